@@ -249,7 +249,6 @@ int profile(const ParsedArguments& arguments, Context& context) {
     return context.complain("profile: " + opened.error().detail, kExitUsage);
   }
   observe::RunFold& run = opened.value()->fold();
-  run.settle();
   if (!arguments.option("what-if").empty()) {
     const Result<std::string> answers = what_if(run, arguments);
     if (!answers.ok()) {

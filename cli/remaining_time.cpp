@@ -181,7 +181,6 @@ void RemainingTime::add_to(json::object& status, bool in_words) {
   }
   (void)records_->poll();
   RunFold& run = records_->fold();
-  run.settle();
   planner::RestOfJob rest;
   rest.steps_left = steps_left;
   rest.members = std::max(1, active_members(status));

@@ -189,8 +189,7 @@ class FactsReader {
     first_step_ = rows.rows() > 0 ? rows.time(0) : 0;
   }
 
-  /// Reads facts that only members.jsonl has; runs of earlier versions lack the file or these
-  /// fields.
+  /// Reads facts that only members.jsonl has.
   void read_member_lines() {
     std::set<std::uint32_t> cores;
     std::set<std::pair<std::uint64_t, double>> gone;  // members whose last line may be repeated
@@ -437,14 +436,9 @@ Result<RunKnowledge> read_knowledge(const ParsedArguments& arguments) {
 Result<RunRecord> read_run_record(const std::string& path, const RunKnowledge& knowledge) {
   TRY_ASSIGN(const std::unique_ptr<observe::RunFollower> follower,
              observe::RunFollower::open(path));
-  RunFold& run = follower->fold();
-  run.settle();
+  const RunFold& run = follower->fold();
   if (run.kept().rows() == 0) {
     return Error{Errc::kInvalidInput, path + " has no step on record"};
-  }
-  if (run.has_estimated_times()) {
-    return Error{Errc::kInvalidInput,
-                 path + ": its records are of an earlier version, without the times of steps"};
   }
   TRY_ASSIGN(planner::RunFacts facts, FactsReader(path, knowledge, run).read());
   return RunRecord{std::move(facts), course_of(run)};

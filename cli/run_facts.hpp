@@ -33,8 +33,7 @@ struct RunRecord {
 [[nodiscard]] std::string machine_of_offer(const cloud_hooks::Offer& offer);
 
 /// Reads the records of a run that has ended or still goes on. kNotFound or kInvalidInput with one
-/// line if the folder is no run directory, its records are of an earlier version, or no step is on
-/// record.
+/// line if the folder is no run directory, or no step is on record.
 [[nodiscard]] Result<RunRecord> read_run_record(const std::string& path,
                                                 const RunKnowledge& knowledge);
 

@@ -182,9 +182,6 @@ bool RunFollower::poll() {
   changed = read_lines(members_, [this](std::string_view line,
                                         std::uint64_t offset) { fold_->member(line, offset); }) ||
             changed;
-  if (changed) {
-    fold_->settle();
-  }
   return changed;
 }
 

@@ -47,7 +47,6 @@ class Curves {
   void push(const CurveRow& row);
   /// Removes the rows from index `rows` on.
   void truncate(std::size_t rows);
-  void set_time(std::size_t row, double t) { times_[row] = t; }
 
   [[nodiscard]] std::size_t rows() const { return times_.size(); }
   [[nodiscard]] double time(std::size_t row) const { return times_[row]; }

@@ -55,8 +55,8 @@ struct MemberLane {
   std::optional<std::uint64_t> end_step;  ///< the job continued after this step without it
 };
 
-/// Members by their ids. A member exists from its first record of any kind on, so that old and
-/// damaged records give lanes, too. All times are seconds on the job's time axis.
+/// Members by their ids. A member exists from its first record of any kind on, so that damaged
+/// records give lanes, too. All times are seconds on the job's time axis.
 class Members {
  public:
   void connected(double t, std::uint64_t member, const std::string& host);

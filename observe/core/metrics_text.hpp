@@ -49,7 +49,7 @@ struct ProcessMetric {
   double value;
 };
 
-/// The metrics of all runs with their names, each settled, and those of the process.
+/// The metrics of all runs with their names, and those of the process.
 [[nodiscard]] std::string metrics_text(
     const std::vector<std::pair<std::string, const RunFold*>>& runs,
     const std::vector<ProcessMetric>& process, MetricsFormat format);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -207,10 +206,9 @@ struct EventReader {
       fold.close_span(t);  // else the start lasts until the first step
     }
     fold.members_.view(t, committed, ids_in(event, "members"), texts_in(event, "hosts"));
-    if (fold.parts_.back().anchors.empty()) {
+    if (!std::exchange(fold.parts_.back().has_view, true)) {
       forget_after(committed);  // the job is resumed from an earlier step
     }
-    fold.parts_.back().anchors.push_back({t, committed});
   }
 
   void recovery() {
@@ -221,9 +219,7 @@ struct EventReader {
     const json::object& facts = inner->get_object();
     RecoveryFact recovery;
     const auto ms = [&](const char* name) { return number(facts, name).value_or(0) / 1000; };
-    const std::optional<double> detected = number(facts, "detected");
-    // The record is written with the first step.
-    recovery.detected = detected ? *detected + fold.parts_.back().shift : t - ms("step_ms");
+    recovery.detected = number(facts, "detected").value_or(t);
     recovery.step = recovery.detected + ms("step_ms");
     recovery.told = recovery.detected + ms("told_ms");
     recovery.stopped = recovery.detected + ms("stopped_ms");
@@ -236,7 +232,6 @@ struct EventReader {
     recovery.redone_microbatches = whole(facts, "redone_microbatches").value_or(0);
     recovery.detail = text(facts, "detail");
     fold.totals_.redone_microbatches += recovery.redone_microbatches;
-    fold.parts_.back().anchors.push_back({t, recovery.committed + 1});
     fold.recoveries_.push_back(std::move(recovery));
   }
 
@@ -249,9 +244,7 @@ struct EventReader {
     } else if (kind == "joined") {
       fold.members_.ready(t, *member, detail);
     } else if (kind == "join") {
-      const std::optional<double> told = number(event, "connected");
-      const double connected =
-          told ? *told + fold.parts_.back().shift : t - number(event, "step_ms").value_or(0) / 1000;
+      const double connected = number(event, "connected").value_or(t);
       const double admitted = connected + number(event, "admitted_ms").value_or(0) / 1000;
       const double promoted = connected + number(event, "promoted_ms").value_or(0) / 1000;
       fold.members_.observed(*member, admitted, promoted);
@@ -308,27 +301,16 @@ void RunFold::event(std::string_view line, std::uint64_t offset) {
   const std::optional<json::object> event = parse_object(line);
   const std::string kind = event ? text(*event, "kind") : "";
   const std::optional<double> time = event ? number(*event, "time") : std::nullopt;
-  if (kind.empty() || !time || (parts_.empty() && kind != "started")) {
+  const std::optional<double> own_t = event ? number(*event, "t") : std::nullopt;
+  if (kind.empty() || !time || !own_t || (parts_.empty() && kind != "started")) {
     return damaged("events.jsonl", offset);
   }
-  const std::optional<double> own_t = number(*event, "t");
-  if (!origin_) {
-    origin_ = *time - own_t.value_or(0);
-  }
-  const bool begins = kind == "started";
-  if (begins) {
+  origin_ = origin_.value_or(*time - *own_t);
+  const double t = std::max(*own_t, last_event_);
+  if (kind == "started") {
     JobPart& part = parts_.emplace_back();
+    part.begin = t;
     part.metrics_bytes = whole(*event, "metrics_bytes").value_or(0);
-  }
-  if (own_t && (begins || kind == "coordinator_restarted")) {
-    // If `t` continues, so does the axis. If `t` has begun anew, the wall clock gives the shift.
-    const double gap = *time - *origin_ - *own_t;
-    parts_.back().shift = std::abs(gap) < 1 || *own_t >= last_event_ ? 0 : gap;
-  }
-  double t = own_t ? *own_t + parts_.back().shift : *time - *origin_;
-  t = std::max(t, last_event_);  // wall clocks may be set back
-  if (begins) {
-    parts_.back().begin = t;
   }
   EventReader{*this, *event, t, kind, whole(*event, "member"), text(*event, "detail")}.read();
   last_event_ = t;
@@ -341,7 +323,8 @@ void RunFold::event(std::string_view line, std::uint64_t offset) {
 void RunFold::metric(std::string_view line, std::uint64_t offset) {
   const std::optional<json::object> record = parse_object(line);
   const std::optional<std::uint64_t> step = record ? whole(*record, "step") : std::nullopt;
-  if (!step || *step > std::numeric_limits<std::uint32_t>::max()) {
+  const std::optional<double> t = record ? number(*record, "t") : std::nullopt;
+  if (!step || !t || *step > std::numeric_limits<std::uint32_t>::max()) {
     return damaged("metrics.jsonl", offset);
   }
   const auto value = [&](const char* name) {
@@ -352,8 +335,6 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   const double samples = number(*record, "samples").value_or(0);
   const float none = std::numeric_limits<float>::quiet_NaN();
   RowNote note;
-  note.offset = offset;
-  note.own_t = number(*record, "t");
   note.checkpoint = static_cast<float>(number(*record, "checkpoint_ms").value_or(0) / 1000);
   ++totals_.steps;
   totals_.samples += static_cast<std::uint64_t>(std::max(0.0, samples));
@@ -361,14 +342,22 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
     note.seconds = samples / rate;
     totals_.step_seconds.add(kDurationBounds, *note.seconds);
   }
-  const CurveRow row{0,
-                     static_cast<std::uint32_t>(*step),
-                     {value("loss"), value("accuracy"), value("learning_rate"),
-                      rate > 0 ? static_cast<float>(rate) : none, value("data_wait_ms"),
-                      value("members"), value("epoch")}};
+  CurveRow row{*t,
+               static_cast<std::uint32_t>(*step),
+               {value("loss"), value("accuracy"), value("learning_rate"),
+                rate > 0 ? static_cast<float>(rate) : none, value("data_wait_ms"), value("members"),
+                value("epoch")}};
   const std::size_t place = kept_.first_at(row.step);
   const bool is_late = place < kept_.rows() && kept_.step(place) != row.step;
   profile(*record, offset, is_late);
+  // The clocks of members that report differ slightly.
+  row.t = place > 0 ? std::max(row.t, kept_.time(place - 1)) : row.t;
+  row.t = is_late ? std::min(row.t, kept_.time(place)) : row.t;
+  if (!parts_.empty()) {
+    JobPart& part = parts_[profiled_parts_ - 1];
+    part.first_row = part.first_row.value_or(row.t);
+    part.last_row = std::max(part.last_row.value_or(row.t), row.t);
+  }
   if (place == kept_.rows()) {
     first_changed_ = std::min(first_changed_, place);
     kept_.push(row);
@@ -393,7 +382,6 @@ void RunFold::metric(std::string_view line, std::uint64_t offset) {
   }
   kept_notes_.insert(kept_notes_.begin() + static_cast<std::ptrdiff_t>(place), note);
   first_changed_ = std::min(first_changed_, place);
-  rows_settled_ = 0;
 }
 
 void RunFold::profile(const json::object& record, std::uint64_t offset, bool is_late) {
@@ -441,10 +429,10 @@ std::optional<MemberStages> stages_of(const json::object& record) {
 }
 
 /// Whether the phase is that of a member that leaves: not one of elastic::name_of for members that
-/// stay, nor empty as in older records.
+/// stay.
 bool is_of_one_that_goes(const std::string& phase) {
-  constexpr std::array<std::string_view, 6> kStaying = {"loading", "ready",     "observing",
-                                                        "active",  "returning", ""};
+  constexpr std::array<std::string_view, 5> kStaying = {"loading", "ready", "observing", "active",
+                                                        "returning"};
   return std::ranges::find(kStaying, phase) == kStaying.end();
 }
 
@@ -472,7 +460,6 @@ void RunFold::undo_from(std::size_t row) {
   }
   kept_.truncate(row);
   kept_notes_.resize(row);
-  rows_settled_ = 0;
   first_changed_ = std::min(first_changed_, row);
 }
 

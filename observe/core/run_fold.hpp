@@ -6,9 +6,7 @@
 // whichever of the two files is read first; only the event of a start must be added before the
 // steps of its part. Pure; one thread at a time.
 //
-// Times are seconds on the axis of the job, which begins with its first event. Records that have a
-// time `t` of their own are placed by it; events without by the coordinator's wall clock `time`,
-// and steps without by their images per second, between the events that contain the time of a step.
+// Times are seconds on the axis of the job, which begins with its first event: `t` of the records.
 
 #include <cstdint>
 #include <functional>
@@ -79,19 +77,12 @@ struct RestartFact {
   std::uint64_t undone = 0;  ///< steps
 };
 
-/// The time of a step from an event, for steps without a time of their own.
-struct TimeAnchor {
-  double t = 0;
-  std::uint64_t step = 0;
-};
-
 /// One start of the job in this directory: `mayfly train`, or `--resume`.
 struct JobPart {
   double begin = 0;
   std::uint64_t metrics_bytes = 0;  ///< size of metrics.jsonl when it began
-  double shift = 0;                 ///< from `t` of its records to the job's axis
-  std::vector<TimeAnchor> anchors;
-  std::optional<double> first_row, last_row;  ///< times of its steps, once settled
+  bool has_view = false;
+  std::optional<double> first_row, last_row;  ///< times of its steps
 };
 
 /// Counts of all records so far, which never decrease.
@@ -123,12 +114,10 @@ class RunFold {
   /// run is counted and skipped. `offset`: the position of the line in its file.
   void event(std::string_view line, std::uint64_t offset);
   void metric(std::string_view line, std::uint64_t offset);
-  /// Adds one line of members.jsonl, which older runs lack.
+  /// Adds one line of members.jsonl.
   void member(std::string_view line, std::uint64_t offset);
   /// Reads the text of summary.json; empty while there is none.
   void summary(std::string_view text);
-  /// Brings the times of steps up to date with all records so far. Call it before anything below.
-  void settle();
 
   /// The steps that count, in ascending order, and the undone steps, in ascending order for each
   /// return to an earlier state.
@@ -158,7 +147,6 @@ class RunFold {
   /// Evaluations and checkpoints between steps, as far as they are in the records of steps, and
   /// times in which undone steps were computed again ("undone").
   [[nodiscard]] std::vector<JobSpan> pauses_of_steps() const;
-  [[nodiscard]] bool has_estimated_times() const { return estimated_; }
   /// The target of workers: from the setting `workers`, or a later order since the last start of
   /// the job; 0: not on record.
   [[nodiscard]] double workers_wanted() const;
@@ -174,29 +162,12 @@ class RunFold {
 
   /// Facts about a row besides its values.
   struct RowNote {
-    std::uint64_t offset = 0;       // in metrics.jsonl: the order of the records
-    std::optional<double> own_t;    // `t` of its record
     std::optional<double> seconds;  // since the previous commit of its member
     float checkpoint = 0;           // seconds of copying the state, at its end
   };
 
-  /// A row in the order of the file.
-  struct RowPlace {
-    std::uint64_t offset = 0;
-    std::size_t row = 0;
-    bool is_kept = true;
-  };
-
   void choose_settings();
   void profile(const boost::json::object& record, std::uint64_t offset, bool is_late);
-  [[nodiscard]] std::vector<RowPlace> rows_in_order(std::size_t first_kept) const;
-  void place_part(JobPart& part, const std::vector<RowPlace>& rows, std::size_t first,
-                  std::size_t end, std::optional<double> limit);
-  void place(const std::vector<RowPlace>& rows, std::size_t first, std::size_t end, double from,
-             std::optional<double> to);
-  void place_row(const RowPlace& place, double t);
-  [[nodiscard]] double time_of(const RowPlace& place) const;
-  [[nodiscard]] const RowNote& note_of(const RowPlace& place) const;
   void undo_from(std::size_t row);
   void damaged(const char* file, std::uint64_t offset);
   void close_span(double t);
@@ -216,9 +187,6 @@ class RunFold {
   std::vector<RowNote> kept_notes_;
   std::vector<RowNote> undone_notes_;
   std::size_t first_changed_ = 0;
-  bool estimated_ = false;
-  std::size_t facts_settled_ = 0;  // events and undone rows at the last settle()
-  std::size_t rows_settled_ = 0;
   Members members_;
   Servers servers_;
   std::vector<RecoveryFact> recoveries_;

@@ -129,7 +129,6 @@ class StateWriter {
         {"name", name},
         {"origin", fold_.origin_.value_or(0)},
         {"end", fold_.end()},
-        {"estimated", fold_.estimated_},
         {"settings", settings},
         {"head", head()},
         {"members", array_of(fold_.members_.lanes(),

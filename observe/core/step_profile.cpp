@@ -12,9 +12,6 @@
 namespace mayfly::observe {
 namespace {
 
-constexpr std::size_t kPrep = 2;
-static_assert(std::string_view(kStepPartNames[kPrep]) == "prep");
-
 /// Joins two successive stretches.
 void join(StepProfile::Stretch& into, const StepProfile::Stretch& next) {
   into.last = next.last;
@@ -45,17 +42,13 @@ void StepProfile::add(const boost::json::object& record, bool is_late) {
   Slowest& slowest = slowest_[*member];
   ++slowest.steps;
   ++steps_;
-  const auto add = [&](std::size_t part, const std::string& name) {
+  for (std::size_t part = 0; part < kStepParts; ++part) {
+    const std::string name = std::string(kStepPartNames[part]) + "_ms";
     const double seconds = std::max(0.0, number(before, name).value_or(0)) / 1000;
     slowest.seconds[part] += seconds;
     stretch.seconds[part] += seconds;
     seconds_[part] += seconds;
-  };
-  for (std::size_t part = 0; part < kStepParts; ++part) {
-    add(part, std::string(kStepPartNames[part]) + "_ms");
   }
-  // The field of records of an earlier version, which did not distinguish reading and preparing.
-  add(kPrep, "data_ms");
   const boost::json::value* late = before.if_contains("held_up");
   if (late != nullptr && late->is_object()) {
     if (const std::optional<std::uint64_t> who = whole(late->get_object(), "member")) {

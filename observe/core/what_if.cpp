@@ -284,9 +284,9 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
                                            " has impossible times or counts in its stages"};
     }
     if (!measure->stages) {
-      return Error{Errc::kUnsupported,
-                   "members.jsonl does not say how worker " + std::to_string(lane.member) +
-                       " loads its images: they were in memory, or the run is of an older version"};
+      return Error{Errc::kUnsupported, "members.jsonl does not say how worker " +
+                                           std::to_string(lane.member) +
+                                           " loads its images: they were in memory"};
     }
     const MemberStages& stages = *measure->stages;
     steps.pipeline.workers.push_back({.member = lane.member,
@@ -310,8 +310,8 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
   const StepProfile& profile = run.step_profile();
   if (computed_ms.empty() || profile.total() <= 0) {
     return Error{Errc::kUnsupported,
-                 "no record tells what steps were spent on: the run was too short, used parameter "
-                 "servers, or is of an older version"};
+                 "no record tells what steps were spent on: the run was too short, or used "
+                 "parameter servers"};
   }
   const auto count = static_cast<double>(profile.steps());
   steps.pipeline.exchange_ms = 1000 * profile.seconds()[kExchange] / count;

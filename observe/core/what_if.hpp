@@ -44,7 +44,7 @@ struct RecordedSteps {
   }
 };
 
-/// The text of kUnsupported names the missing record. `run` is settled.
+/// The text of kUnsupported names the missing record.
 [[nodiscard]] Result<RecordedSteps> recorded_steps(const RunFold& run);
 
 struct WhatIfAnswer {

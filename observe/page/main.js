@@ -330,10 +330,6 @@ class Board {
     }));
     $('name').textContent = state.name;
     const notes = [];
-    if (state.estimated) {
-      notes.push('The records of this run have no times of steps: they are estimated from images ' +
-                 'per second, between the events that have a time.');
-    }
     if (state.damaged.lines) {
       notes.push(`${state.damaged.lines} lines are no records of a run and were left out; the ` +
                  `first is in ${state.damaged.first}.`);

@@ -123,7 +123,6 @@ def equal_numbers():
     # Boost.JSON reads a number within one unit of its last binary digit.
     expect(abs(live["head"]["spent"] - summary["cost"]) < 1e-12 * summary["cost"],
            f"{live['head']} {summary['cost']}")
-    expect(not live["estimated"], "times of steps are estimated")
     total = sum(share[1] for share in live["time"])
     expect(abs(total - live["end"]) <= 0.001 * live["end"], f"{total} of {live['end']} s")
     for what, (state, curves) in (("afterwards", served_afterwards(run.run_dir)),

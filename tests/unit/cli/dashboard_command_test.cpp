@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::string run_in(const test_support::TemporaryFolder& folder) {
   std::ofstream(folder / "events.jsonl")
-      << "{\"time\": 1700000000, \"kind\": \"started\", \"metrics_bytes\": 0}\n";
+      << "{\"time\": 1700000000, \"t\": 0, \"kind\": \"started\", \"metrics_bytes\": 0}\n";
   return folder / "";
 }
 

@@ -23,8 +23,7 @@ TEST(MetricsText, HasWhatTheRecordsSay) {
   feed.event(event_line(1, "view", view_more(0, "[1, 2]")));
   feed.steps(1, 4);
   feed.event(event_line(6, "lost", "\"member\": 2, \"detail\": \"it died\""));
-  feed.event(event_line(6.1, "recovery", recovery_more(4, "2", 50)));
-  feed.fold.settle();
+  feed.event(event_line(6.1, "recovery", recovery_more(4, "2", 6.05, 50)));
   const std::string text = text_of(feed.fold);
   const std::string run = "run=\"a \\\"run\\\"\\n\"";
   for (const std::string& line : {
@@ -57,13 +56,11 @@ TEST(MetricsText, WorkersWantedAndTheAccuracyAreThoseOfNow) {
     feed.event(event_line(30, "evaluated",
                           "\"step\": " + std::to_string(step) + ", \"test_top1\": " + top1));
   }
-  feed.fold.settle();
   EXPECT_THAT(text_of(feed.fold), HasSubstr("mayfly_workers_wanted{run=\"a \\\"run\\\"\\n\"} 2\n"));
   EXPECT_THAT(text_of(feed.fold),
               HasSubstr("mayfly_test_accuracy_ratio{run=\"a \\\"run\\\"\\n\"} 0.5\n"))
       << "of the newest step";
   begin(feed, 100);
-  feed.fold.settle();
   EXPECT_THAT(text_of(feed.fold), HasSubstr("mayfly_workers_wanted{run=\"a \\\"run\\\"\\n\"} 4\n"));
 }
 
@@ -71,7 +68,6 @@ TEST(MetricsText, OpenMetricsNamesUnitsAndItsEnd) {
   Feed feed;
   begin(feed);
   feed.steps(1, 2);
-  feed.fold.settle();
   const std::string text = text_of(feed.fold, MetricsFormat::kOpenMetrics);
   for (const char* line :
        {"# TYPE mayfly_steps counter\n", "# TYPE mayfly_job info\n",
@@ -95,11 +91,10 @@ TEST(MetricsText, StaysSmallHoweverManyAreLost) {
         event_line(2 + i, "connected", "\"member\": " + id + ", \"detail\": \"h" + id + "\""));
     feed.event(
         event_line(2 + i, "lost", "\"member\": " + id + ", \"detail\": \"reason " + id + "\""));
-    std::string recovery = recovery_more(i, id, 50);
+    std::string recovery = recovery_more(i, id, 2 + i, 50);
     recovery.replace(recovery.find("lost"), 4, "cause " + id);  // as in records that are not ours
     feed.event(event_line(2 + i, "recovery", recovery));
   }
-  feed.fold.settle();
   const std::string text = text_of(feed.fold);
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 300);
 }

@@ -13,7 +13,7 @@ TEST(RunFollower, ReadsWholeLinesAsTheyCome) {
   const auto run = RunFollower::open(folder.path());
   ASSERT_TRUE(run.ok());
   EXPECT_FALSE(run.value()->poll());
-  const std::string line = step_line(1);
+  const std::string line = step_line(1, 1);
   folder.add("metrics.jsonl", line.substr(0, 30));
   EXPECT_FALSE(run.value()->poll());  // the line is not complete
   folder.add("metrics.jsonl", line.substr(30) + "\n");

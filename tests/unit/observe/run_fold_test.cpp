@@ -25,7 +25,7 @@ void feed_job(Feed& feed, bool events_first) {
   }
   feed.event(event_line(21.5, "lost", "\"member\": 2, \"detail\": \"it died\""));
   feed.event(event_line(21.6, "view", view_more(20, "[1]", "[\"a\"]")));
-  feed.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
+  feed.event(event_line(22.5, "recovery", recovery_more(20, "2", 21.5, 1000)));
   if (!events_first) {
     feed.steps(21, 30);
   }
@@ -38,7 +38,6 @@ void feed_job(Feed& feed, bool events_first) {
   }
   feed.event(event_line(43.0, "worker_done", "\"steps\": 40"));
   feed.fold.summary("{\"outcome\": \"done\", \"steps\": 40}");
-  feed.fold.settle();
 }
 
 json::object state_of(const RunFold& fold) {
@@ -57,75 +56,49 @@ TEST(RunFold, OrderAndPiecesOfTheFilesDoNotMatter) {
 TEST(RunFold, LiveIsAsAfterwards) {
   Feed live;
   begin(live);
-  live.fold.settle();
   live.event(event_line(1.0, "view", view_more(0, "[1, 2]")));
   for (int i = 1; i <= 20; ++i) {
-    live.step(step_line(i));
-    live.fold.settle();
+    live.step(step_line(i, 1 + i));
   }
-  live.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
-  live.fold.settle();
+  live.event(event_line(22.5, "recovery", recovery_more(20, "2", 21.5, 1000)));
   live.steps(21, 25);
-  live.fold.settle();
   Feed later;
   begin(later);
   later.event(event_line(1.0, "view", view_more(0, "[1, 2]")));
   later.steps(1, 25);
-  later.event(event_line(22.5, "recovery", recovery_more(20, "2", 1000)));
-  later.fold.settle();
+  later.event(event_line(22.5, "recovery", recovery_more(20, "2", 21.5, 1000)));
   EXPECT_EQ(live.fold.state_json("run"), later.fold.state_json("run"));
   EXPECT_EQ(live.fold.kept().pack(0, 0, 25), later.fold.kept().pack(0, 0, 25));
 }
 
-TEST(RunFold, StepsWithoutATimeAreEstimatedBetweenEvents) {
-  Feed feed;
-  feed_job(feed, true);
-  const Curves& kept = feed.fold.kept();
-  EXPECT_TRUE(feed.fold.has_estimated_times());
-  EXPECT_NEAR(kept.time(0), 2.0, 1e-5);    // a second after the first view
-  EXPECT_NEAR(kept.time(19), 21.0, 1e-5);  // twenty seconds of steps
-  EXPECT_NEAR(kept.time(20), 22.5, 1.0);   // the first step after the recovery
-  for (std::size_t i = 1; i < kept.rows(); ++i) {
-    EXPECT_GE(kept.time(i), kept.time(i - 1));
-  }
-  EXPECT_LE(kept.time(39), 43.0);
-}
-
 TEST(RunFold, TimesOfRecordsAreTaken) {
   Feed feed;
-  feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));
-  feed.event(event_line(500, "view", view_more(0, "[1]") + ", \"t\": 1"));  // the clock was set
+  begin(feed);
+  std::string view = event_line(1, "view", view_more(0, "[1]"));
+  view.replace(view.find("1700000001"), 10, "1700000500");  // the clock was set
+  feed.event(view);
   for (int i = 1; i <= 5; ++i) {
-    feed.step(step_line(i, 100, "\"t\": " + std::to_string(1 + 0.5 * i)));
+    feed.step(step_line(i, 1 + 0.5 * i));
   }
-  feed.fold.settle();
-  EXPECT_FALSE(feed.fold.has_estimated_times());
   EXPECT_DOUBLE_EQ(feed.fold.kept().time(4), 3.5);
   EXPECT_DOUBLE_EQ(feed.fold.end(), 3.5);
-  feed.step(step_line(6, 100, "\"t\": 4.25"));
-  feed.fold.settle();
+  feed.step(step_line(6, 4.25));
   EXPECT_DOUBLE_EQ(feed.fold.kept().time(5), 4.25);
 }
 
 TEST(RunFold, InstantsPausesAndMoneyOfRecordsAreTaken) {
   Feed feed;
-  feed.event(event_line(100, "started", "\"metrics_bytes\": 0, \"t\": 0"));
-  feed.event(event_line(101, "connected",
-                        "\"member\": 1, \"detail\": \"a\", \"t\": 0.5, "
-                        "\"spent\": 0, \"per_hour\": 36, \"billing\": 1"));
-  feed.event(event_line(101, "view",
-                        view_more(0, "[1]") + ", \"t\": 1, \"spent\": 0.005, "
-                                              "\"per_hour\": 36, \"billing\": 1"));
-  feed.step(step_line(1, 100, "\"t\": 2"));
-  std::string recovery = recovery_more(1, "2", 500);
-  recovery.insert(recovery.find("\"told_ms\""), "\"detected\": 2.25, ");
-  feed.event(event_line(109, "recovery", recovery + ", \"t\": 3"));  // its line is written later
-  feed.step(step_line(2, 100, "\"t\": 2.75"));
-  feed.step(step_line(3, 100, "\"t\": 4, \"checkpoint_ms\": 125"));
-  feed.event(event_line(110, "evaluation",
-                        "\"t\": 6, \"step\": 3, \"test_top1\": 0.5, "
-                        "\"test_loss\": 1, \"ms\": 1500"));
-  feed.fold.settle();
+  begin(feed);
+  feed.event(event_line(0.5, "connected",
+                        R"("member": 1, "detail": "a", "spent": 0, "per_hour": 36, "billing": 1)"));
+  feed.event(event_line(1, "view",
+                        view_more(0, "[1]") + R"(, "spent": 0.005, "per_hour": 36, "billing": 1)"));
+  feed.step(step_line(1, 2));
+  feed.event(event_line(3, "recovery", recovery_more(1, "2", 2.25, 500)));  // written a while later
+  feed.step(step_line(2, 2.75));
+  feed.step(step_line(3, 4, R"("checkpoint_ms": 125)"));
+  feed.event(
+      event_line(6, "evaluation", R"("step": 3, "test_top1": 0.5, "test_loss": 1, "ms": 1500)"));
   ASSERT_EQ(feed.fold.recoveries().size(), 1U);
   EXPECT_DOUBLE_EQ(feed.fold.recoveries()[0].detected, 2.25);
   EXPECT_DOUBLE_EQ(feed.fold.recoveries()[0].step, 2.75);
@@ -177,7 +150,6 @@ TEST(RunFold, SpeedsBelongToTheMemberOfTheirTime) {
   feed.event(event_line(101, "connected", "\"member\": 1, \"detail\": \"b\""));
   feed.fold.member(line(105, 30, 1), 200);
   feed.fold.member("not a record", 300);
-  feed.fold.settle();
   const json::object state = state_of(feed.fold);
   const json::array& members = state.at("members").as_array();
   ASSERT_EQ(members.size(), 2U);
@@ -195,8 +167,7 @@ TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
   feed.steps(1, 30);
   feed.event(
       event_line(32, "fell_back", "\"step\": 20, \"undone_steps\": 10, \"detail\": \"diverged\""));
-  feed.steps(21, 50);
-  feed.fold.settle();
+  feed.steps(21, 50, "", 13);
   const RunFold& fold = feed.fold;
   ASSERT_EQ(fold.kept().rows(), 50U);
   ASSERT_EQ(fold.undone().rows(), 10U);
@@ -210,19 +181,13 @@ TEST(RunFold, StepsThatAreDoneAgainAreUndoneAndNoZigzag) {
 
 TEST(RunFold, StepsThatAreNotRecordedAgainAreUndoneTime) {
   Feed feed;
-  feed.event(event_line(0, "started", "\"metrics_bytes\": 0, \"t\": 0"));
-  const auto step_at = [&feed](int step, int t) {
-    feed.step(step_line(step, 100, "\"t\": " + std::to_string(t)));
-  };
-  for (int step = 1; step <= 20; ++step) {
-    step_at(step, step);
-  }
-  feed.event(event_line(30, "restarted",
-                        "\"t\": 30, \"step\": 10, \"undone_steps\": 10, \"detail\": \"all lost\""));
-  feed.event(event_line(30, "view", view_more(10, "[1]") + ", \"t\": 30"));
-  feed.event(event_line(36, "checkpoint", "\"t\": 36, \"step\": 16"));
+  begin(feed);
+  feed.steps(1, 20, "", 0);
+  feed.event(
+      event_line(30, "restarted", R"("step": 10, "undone_steps": 10, "detail": "all lost")"));
+  feed.event(event_line(30, "view", view_more(10, "[1]")));
+  feed.event(event_line(36, "checkpoint", R"("step": 16)"));
   const auto undone = [&feed] {
-    feed.fold.settle();
     for (const TimeShare& share : feed.fold.time_shares()) {
       if (share.kind == "undone") {
         return share.seconds;
@@ -231,8 +196,7 @@ TEST(RunFold, StepsThatAreNotRecordedAgainAreUndoneTime) {
     return -1.0;
   };
   EXPECT_DOUBLE_EQ(undone(), 6) << "so far";
-  step_at(21, 45);
-  step_at(22, 46);
+  feed.steps(21, 22, "", 24);
   EXPECT_DOUBLE_EQ(undone(), 14) << "until the first new step began";
   EXPECT_EQ(feed.fold.phase(), "running");
 }
@@ -244,8 +208,7 @@ TEST(RunFold, AResumedJobGoesOn) {
   feed.steps(1, 30);
   begin(feed, 100);
   feed.event(event_line(101, "view", view_more(20, "[1]", "[\"a\"]")));
-  feed.steps(21, 40);
-  feed.fold.settle();
+  feed.steps(21, 40, "", 81);
   EXPECT_EQ(feed.fold.kept().rows(), 40U);
   EXPECT_EQ(feed.fold.undone().rows(), 10U);
   EXPECT_GT(feed.fold.kept().time(20), 101.0);
@@ -267,7 +230,6 @@ TEST(RunFold, ARestartedCoordinatorIsASpan) {
   feed.steps(1, 9);
   feed.event(event_line(20, "coordinator_restarted", "\"detail\": \"resuming\""));
   feed.steps(10, 12);
-  feed.fold.settle();
   const std::vector<JobSpan> spans = feed.fold.spans();
   ASSERT_EQ(spans.size(), 2U);
   EXPECT_EQ(spans[1].kind, "no_coordinator");
@@ -282,12 +244,12 @@ TEST(RunFold, ALateRecordIsPutInItsPlace) {
   begin(feed);
   feed.steps(1, 4);
   feed.steps(6, 8);
-  feed.step(step_line(5));
-  feed.fold.settle();
+  feed.step(step_line(5, 6));
   ASSERT_EQ(feed.fold.kept().rows(), 8U);
   EXPECT_EQ(feed.fold.undone().rows(), 0U);
   for (std::size_t i = 0; i < 8; ++i) {
     EXPECT_EQ(feed.fold.kept().step(i), i + 1);
+    EXPECT_DOUBLE_EQ(feed.fold.kept().time(i), 2.0 + static_cast<double>(i));
   }
 }
 
@@ -353,17 +315,17 @@ TEST(RunFold, TheKindsOfTimeAddUpToTheWallTime) {
 TEST(RunFold, LinesThatAreNoRecordsAreCounted) {
   Feed feed;
   feed.event("garbage");
-  feed.event("{\"time\": 1, \"kind\": \"view\"}");  // before any "started"
+  feed.event(event_line(1, "view"));  // before any start
   begin(feed);
   feed.event("[1, 2]");
   feed.event("{\"kind\": 7}");
   feed.step("{\"step\": \"one\"}");
-  feed.step(step_line(1));
+  feed.step("{\"step\": 1}");
+  feed.step(step_line(1, 2));
   feed.event(event_line(1, "view", "\"members\": [\"x\", 1e99, -4], \"hosts\": 7"));
   feed.event(event_line(2, "recovery", "\"recovery\": []"));
-  feed.fold.settle();
   const json::object state = state_of(feed.fold);
-  EXPECT_EQ(state.at("damaged").at("lines").to_number<int>(), 5);
+  EXPECT_EQ(state.at("damaged").at("lines").to_number<int>(), 6);
   EXPECT_EQ(state.at("damaged").at("first").as_string(), "events.jsonl at byte 0");
   EXPECT_EQ(feed.fold.kept().rows(), 1U);
 }
@@ -384,7 +346,6 @@ TEST(RunFold, ServersMoneyAndWhatWasSaved) {
   feed.event(event_line(3620, "server_ended",
                         "\"detail\": \"gone\", \"server\": \"s1\", \"cost\": 1.0, \"billing\": 0, "
                         "\"spent\": 1.0, \"per_hour\": 0"));
-  feed.fold.settle();
   const std::vector<ServerLane>& lanes = feed.fold.servers().lanes();
   ASSERT_EQ(lanes.size(), 2U);
   EXPECT_NEAR(lanes[0].asked, 10, 1e-5);
@@ -400,7 +361,6 @@ TEST(RunFold, ATestLossThatIsNoNumberStaysNone) {
   Feed feed;
   begin(feed);
   feed.event(event_line(5, "evaluation", "\"step\": 3, \"test_top1\": 0.1, \"test_loss\": null"));
-  feed.fold.settle();
   const json::array evaluations = state_of(feed.fold).at("evaluations").as_array();
   ASSERT_EQ(evaluations.size(), 1U);
   EXPECT_TRUE(evaluations[0].at("loss").is_null());
@@ -412,7 +372,6 @@ TEST(RunFold, WhatAnEvaluatorMeasuresIsAnEvaluation) {
   feed.steps(1, 9);
   feed.event(event_line(8, "evaluated",
                         "\"step\": 3, \"test_top1\": 0.25, \"test_loss\": 2, \"server\": \"e\""));
-  feed.fold.settle();
   const json::array evaluations = state_of(feed.fold).at("evaluations").as_array();
   ASSERT_EQ(evaluations.size(), 1U);
   EXPECT_EQ(evaluations[0].at("step").to_number<int>(), 3);
@@ -426,7 +385,6 @@ TEST(RunFold, OnlyListedSettingsAreShown) {
       "model = \"resnet20\"\ncloud_options = \"password=secret\"\n"
       "cloud_worker_args = \"--x secret\"\ntoken_file = \"secret\"\n");
   begin(feed);
-  feed.fold.settle();
   const std::string state = feed.fold.state_json("run");
   EXPECT_THAT(state, testing::HasSubstr("resnet20"));
   EXPECT_THAT(state, testing::Not(testing::HasSubstr("secret")));
@@ -448,7 +406,6 @@ TEST(RunFold, AProgramSaysItsStepsAndBatch) {
     }
     begin(feed);
     feed.steps(1, 5);
-    feed.fold.settle();
     const json::object state = state_of(feed.fold);
     const json::object settings = state.at("settings").as_object();
     EXPECT_EQ(settings.at("global_batch").as_string(), "32");

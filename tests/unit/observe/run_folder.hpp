@@ -29,7 +29,7 @@ class RunFolder {
   }
   void add_steps(int first, int last) const {
     for (int i = first; i <= last; ++i) {
-      add("metrics.jsonl", step_line(i) + "\n");
+      add("metrics.jsonl", step_line(i, i) + "\n");
     }
   }
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -9,17 +9,18 @@
 
 namespace mayfly::observe {
 
-inline std::string event_line(double time, const std::string& kind, const std::string& more = "") {
-  return "{\"time\": " + std::to_string(1'700'000'000 + time) + ", \"kind\": \"" + kind + "\"" +
-         (more.empty() ? "" : ", " + more) + "}";
+inline std::string event_line(double t, const std::string& kind, const std::string& more = "") {
+  return "{\"time\": " + std::to_string(1'700'000'000 + t) + ", \"t\": " + std::to_string(t) +
+         ", \"kind\": \"" + kind + "\"" + (more.empty() ? "" : ", " + more) + "}";
 }
 
-inline std::string step_line(int step, double rate = 100, const std::string& more = "") {
-  return "{\"step\": " + std::to_string(step) +
+/// A step of one second, committed at `t`.
+inline std::string step_line(int step, double t, const std::string& more = "") {
+  return "{\"step\": " + std::to_string(step) + ", \"t\": " + std::to_string(t) +
          ", \"samples\": 100, \"epoch\": " + std::to_string(0.1 * step) +
          ", \"loss\": " + std::to_string(10.0 / step) +
-         ", \"accuracy\": 0.5, \"learning_rate\": 0.1, \"images_per_second\": " +
-         std::to_string(rate) + ", \"data_wait_ms\": 100, \"members\": 2, \"view\": 1" +
+         ", \"accuracy\": 0.5, \"learning_rate\": 0.1, \"images_per_second\": 100, "
+         "\"data_wait_ms\": 100, \"members\": 2, \"view\": 1" +
          (more.empty() ? "" : ", " + more) + "}";
 }
 
@@ -37,9 +38,10 @@ struct Feed {
     fold.metric(line, metric_bytes);
     metric_bytes += line.size() + 1;
   }
-  void steps(int first, int last, const std::string& more = "") {
+  /// Step 1 would begin at `from`.
+  void steps(int first, int last, const std::string& more = "", double from = 1) {
     for (int i = first; i <= last; ++i) {
-      step(step_line(i, 100, more));
+      step(step_line(i, from + i, more));
     }
   }
 };
@@ -54,9 +56,9 @@ inline std::string view_more(int committed, const std::string& members,
          ", \"hosts\": " + hosts;
 }
 
-inline std::string recovery_more(int step, const std::string& member, double ms) {
+inline std::string recovery_more(int step, const std::string& member, double detected, double ms) {
   return "\"recovery\": {\"cause\": \"lost\", \"members\": [" + member +
-         "], \"step\": " + std::to_string(step) +
+         "], \"step\": " + std::to_string(step) + ", \"detected\": " + std::to_string(detected) +
          ", \"view\": 2, \"redone_microbatches\": 2, \"detail\": \"it died\", \"told_ms\": 0, "
          "\"stopped_ms\": 10, \"formed_ms\": 20, \"synced_ms\": 30, \"step_ms\": " +
          std::to_string(ms) + "}";

@@ -11,25 +11,17 @@ namespace {
 
 namespace json = boost::json;
 
-TEST(StepProfile, WaitingForDataOfAnEarlierVersionCountsAsPreparing) {
-  RunFold fold;
-  fold.metric(R"({"step": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
-                  "data_ms": 1, "exchange_ms": 2, "update_ms": 0.5}})",
-              30);
-  EXPECT_DOUBLE_EQ(fold.step_profile().total(), 0.0115);
-  EXPECT_DOUBLE_EQ(fold.step_profile().seconds()[2], 0.001);
-}
-
 TEST(StepProfile, TimesOfStepsAreAddedByKindAndByTheirSlowestMember) {
   RunFold fold;
-  fold.metric(R"({"step": 1, "samples": 8})", 0);
-  fold.metric(R"({"step": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
+  fold.metric(R"({"step": 1, "t": 1, "samples": 8})", 0);
+  fold.metric(R"({"step": 2, "t": 2, "samples": 8, "before": {"slowest": 3, "compute_ms": 8,
                   "fetch_ms": 0.75, "prep_ms": 0.25, "exchange_ms": 2, "update_ms": 0.5,
                   "held_up": {"member": 2, "ms": 1.5}}})",
               30);
-  fold.metric(R"({"step": 3, "samples": 8, "before": {"slowest": 1, "compute_ms": 4}})", 200);
-  fold.metric(R"({"step": 4, "samples": 8, "before": {"compute_ms": 4}})", 300);
-  fold.metric(R"({"step": 5, "samples": 8, "before": 7})", 400);
+  fold.metric(R"({"step": 3, "t": 3, "samples": 8, "before": {"slowest": 1, "compute_ms": 4}})",
+              200);
+  fold.metric(R"({"step": 4, "t": 4, "samples": 8, "before": {"compute_ms": 4}})", 300);
+  fold.metric(R"({"step": 5, "t": 5, "samples": 8, "before": 7})", 400);
   const StepProfile& profile = fold.step_profile();
   EXPECT_EQ(profile.steps(), 2u);
   EXPECT_DOUBLE_EQ(profile.total(), 0.0155);
@@ -92,7 +84,7 @@ TEST(StepProfile, TimesOfStepsAreOfTheLastPartWhoseIdsBeginAnew) {
   feed.steps(1, 4, R"("before": {"slowest": 1, "compute_ms": 10})");
   begin(feed, 100);
   EXPECT_EQ(feed.fold.step_profile().steps(), 4U) << "no step of the new part is on record";
-  feed.steps(5, 6, R"("before": {"slowest": 1, "compute_ms": 30})");
+  feed.steps(5, 6, R"("before": {"slowest": 1, "compute_ms": 30})", 100);
   const StepProfile& profile = feed.fold.step_profile();
   EXPECT_EQ(profile.steps(), 2U);
   EXPECT_DOUBLE_EQ(profile.total(), 0.06);
@@ -112,7 +104,7 @@ TEST(StepProfile, APartWithoutStepsMixesNoOthers) {
   const auto step = [&feed](int number, int ms, std::uint64_t offset) {
     const std::string times =
         R"("before": {"slowest": 1, "compute_ms": )" + std::to_string(ms) + "}";
-    feed.fold.metric(step_line(number, 100, times), offset);
+    feed.fold.metric(step_line(number, number, times), offset);
   };
   step(1, 10, 0);
   step(2, 10, 50);

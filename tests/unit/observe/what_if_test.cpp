@@ -39,7 +39,6 @@ Feed run_of(double fetch_ms, double step_ms) {
              fmt::format(R"("before": {{"slowest": 1, "compute_ms": {}, "fetch_ms": 0, )"
                          R"("prep_ms": 0, "exchange_ms": 4, "update_ms": 1}})",
                          step_ms - 5));
-  feed.fold.settle();
   return feed;
 }
 
@@ -75,11 +74,9 @@ TEST(WhatIf, OfARunThatComputesAllTheTimeNothingOfLoadingHelps) {
 TEST(WhatIf, MembersAreThoseOfTheEnd) {
   Feed feed = run_of(2, 45);
   feed.event(event_line(2, "lost", R"("member": 2, "detail": "it died")"));
-  feed.fold.settle();
   EXPECT_EQ(recorded_steps(feed.fold).value().pipeline.workers.size(), 1U);
   feed.event(event_line(3, "disconnected", R"("member": 1, "detail": "End of file")"));
   feed.event(event_line(3, "ended"));
-  feed.fold.settle();
   EXPECT_EQ(recorded_steps(feed.fold).value().pipeline.workers.size(), 1U);
 }
 
@@ -89,8 +86,7 @@ TEST(WhatIf, WorkersAreThoseOfTheLastPart) {
   feed.event(event_line(100, "connected", R"("member": 1, "detail": "b")"));
   feed.fold.member(member_line(1, 101, 2, 10), 500);
   feed.event(event_line(101, "view", view_more(10, "[1]", R"(["b"])")));
-  feed.steps(11, 20, R"("before": {"slowest": 1, "compute_ms": 40, "update_ms": 1})");
-  feed.fold.settle();
+  feed.steps(11, 20, R"("before": {"slowest": 1, "compute_ms": 40, "update_ms": 1})", 91);
   const Result<RecordedSteps> steps = recorded_steps(feed.fold);
   ASSERT_TRUE(steps.ok()) << steps.error().detail;
   ASSERT_EQ(steps.value().pipeline.workers.size(), 1U);
@@ -105,7 +101,6 @@ TEST(WhatIf, APartWithoutStepsIsNotTheLast) {
   feed.event(event_line(100, "connected", R"("member": 1, "detail": "b")"));
   feed.fold.member(member_line(1, 101, 2, 10), 500);
   feed.event(event_line(101, "ended"));
-  feed.fold.settle();
   const Result<RecordedSteps> steps = recorded_steps(feed.fold);
   ASSERT_TRUE(steps.ok()) << steps.error().detail;
   ASSERT_EQ(steps.value().pipeline.workers.size(), 2U);
@@ -146,7 +141,6 @@ TEST(WhatIf, WorkersComeAndGo) {
 TEST(WhatIf, OneThatIsLateIsWorthGoingWithout) {
   Feed run = run_of(0.1, 205);
   run.fold.member(member_line(2, 2, 0.1, 50), 0);
-  run.fold.settle();
   const std::optional<Advice> found = advice(recorded_steps(run.fold).value());
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->change.without, 2U);
@@ -169,11 +163,11 @@ TEST(WhatIf, TheShareIsThatOfBeforeTheEndOfTheJob) {
 TEST(WhatIf, RecordsThatLackSomethingAreNamed) {
   RunFold run;
   EXPECT_THAT(recorded_steps(run).error().detail, HasSubstr("no record tells"));
-  Feed older = run_of(2, 45);
-  older.fold.member(R"({"t": 2.0, "member": 1, "host": "a", "phase": "active", "joined": 0, )"
-                    R"("microbatches": 4, "microbatch_ms": 10, "steps": 10, "samples": 80})",
-                    0);
-  EXPECT_THAT(recorded_steps(older.fold).error().detail, HasSubstr("worker 1"));
+  Feed in_memory = run_of(2, 45);
+  in_memory.fold.member(R"({"t": 2.0, "member": 1, "host": "a", "phase": "active", "joined": 0, )"
+                        R"("microbatches": 4, "microbatch_ms": 10, "steps": 10, "samples": 80})",
+                        0);
+  EXPECT_THAT(recorded_steps(in_memory.fold).error().detail, HasSubstr("worker 1"));
   for (const auto& [fetch_ms, compute_ms] : {std::pair(-1.0, 10.0), {1e300, 10.0}, {2.0, 0.0}}) {
     Feed damaged = run_of(2, 45);
     damaged.fold.member(member_line(1, 2, fetch_ms, compute_ms), 0);
