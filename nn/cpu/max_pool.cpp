@@ -15,10 +15,8 @@ namespace mayfly::nn::cpu {
 
 /// One instruction set's kernels. `planes` are pairs of (image, channel block).
 struct PoolKernels {
-  void (*forward)(std::size_t planes, std::size_t width, const void* x, void* out,
-                  std::uint8_t* places);
-  void (*forward_normalised)(std::size_t planes, std::size_t width, std::size_t channels,
-                             const void* x, const Affine&, void* out, std::uint8_t* places);
+  void (*forward)(std::size_t planes, std::size_t width, std::size_t channels, const void* x,
+                  const Affine&, void* out, std::uint8_t* places);
   void (*backward)(std::size_t planes, std::size_t width, const void* out_gradient,
                    const std::uint8_t* places, void* x_gradient);
 };
@@ -70,21 +68,13 @@ struct Span {
   int last;
 };
 
-/// The compared value: x itself, or norm and ReLU of it.
-template <std::size_t kBlock>
-struct Plain {
-  static constexpr bool kMasked = false;
-  Plain(const Affine*, std::size_t) {}
-  HWY_INLINE auto operator()(hn::Vec<hn::CappedTag<float, kBlock>> x) const { return x; }
-};
-
+/// The compared value: norm and ReLU of x.
 template <std::size_t kBlock>
 struct Normalised {
   using L = Lanes<kBlock>;
-  static constexpr bool kMasked = true;
-  HWY_INLINE Normalised(const Affine* affine, std::size_t channel)
-      : scale(hn::LoadU(typename L::Floats(), affine->scale + channel)),
-        shift(hn::LoadU(typename L::Floats(), affine->shift + channel)) {}
+  HWY_INLINE Normalised(const Affine& affine, std::size_t channel)
+      : scale(hn::LoadU(typename L::Floats(), affine.scale + channel)),
+        shift(hn::LoadU(typename L::Floats(), affine.shift + channel)) {}
   HWY_INLINE auto operator()(typename L::Vec x) const {
     const auto zero = hn::Zero(typename L::Floats());
     const auto y = hn::MulAdd(x, scale, shift);
@@ -96,9 +86,9 @@ struct Normalised {
 
 /// One window. `x` is the window's upper left corner, which may lie outside the image: only places
 /// inside the spans are read.
-template <std::size_t kBlock, typename T, typename Value>
-HWY_INLINE void window(const T* x, std::size_t width, Span rows, Span columns, const Value& value,
-                       T* out, std::uint8_t* places) {
+template <std::size_t kBlock, typename T>
+HWY_INLINE void window(const T* x, std::size_t width, Span rows, Span columns,
+                       const Normalised<kBlock>& value, T* out, std::uint8_t* places) {
   using L = Lanes<kBlock>;
   const auto row_stride = static_cast<std::ptrdiff_t>(width * kBlock);
   auto best = hn::Set(typename L::Floats(), -HUGE_VALF);
@@ -112,17 +102,15 @@ HWY_INLINE void window(const T* x, std::size_t width, Span rows, Span columns, c
                              hn::Set(typename L::Ints(), row * kWindow + column), place);
     }
   }
-  if constexpr (Value::kMasked) {
-    const auto active = hn::Gt(best, hn::Zero(typename L::Floats()));
-    place = hn::IfThenElse(hn::RebindMask(typename L::Ints(), active), place,
-                           hn::Set(typename L::Ints(), kNowhere));
-  }
+  const auto active = hn::Gt(best, hn::Zero(typename L::Floats()));
+  place = hn::IfThenElse(hn::RebindMask(typename L::Ints(), active), place,
+                         hn::Set(typename L::Ints(), kNowhere));
   L::store(best, out);
   L::store_places(place, places);
 }
 
-template <std::size_t kBlock, typename T, typename Value>
-HWY_INLINE void pool_plane(std::size_t width, const T* x, const Value& value, T* out,
+template <std::size_t kBlock, typename T>
+HWY_INLINE void pool_plane(std::size_t width, const T* x, const Normalised<kBlock>& value, T* out,
                            std::uint8_t* places) {
   const std::size_t to_width = (width + 1) / 2;
   for (std::size_t row = 0; row < to_width; ++row) {
@@ -139,32 +127,18 @@ HWY_INLINE void pool_plane(std::size_t width, const T* x, const Value& value, T*
   }
 }
 
-template <std::size_t kBlock, typename T, typename Value>
-void pool(std::size_t planes, std::size_t width, std::size_t channels, const T* x,
-          const Affine* affine, T* out, std::uint8_t* places) {
+template <std::size_t kBlock, typename T>
+void forward(std::size_t planes, std::size_t width, std::size_t channels, const void* x,
+             const Affine& affine, void* out, std::uint8_t* places) {
   const std::size_t to_pixels = ((width + 1) / 2) * ((width + 1) / 2);
   for (std::size_t plane = 0; plane < planes; ++plane) {
     for (std::size_t lane = 0; lane < kBlock; lane += Lanes<kBlock>::count()) {
-      const Value value(affine, plane * kBlock % channels + lane);
+      const Normalised<kBlock> value(affine, plane * kBlock % channels + lane);
       const std::size_t to = plane * to_pixels * kBlock + lane;
-      pool_plane<kBlock>(width, x + plane * width * width * kBlock + lane, value, out + to,
-                         places + to);
+      pool_plane<kBlock>(width, static_cast<const T*>(x) + plane * width * width * kBlock + lane,
+                         value, static_cast<T*>(out) + to, places + to);
     }
   }
-}
-
-template <std::size_t kBlock, typename T>
-void forward(std::size_t planes, std::size_t width, const void* x, void* out,
-             std::uint8_t* places) {
-  pool<kBlock, T, Plain<kBlock>>(planes, width, kBlock, static_cast<const T*>(x), nullptr,
-                                 static_cast<T*>(out), places);
-}
-
-template <std::size_t kBlock, typename T>
-void forward_normalised(std::size_t planes, std::size_t width, std::size_t channels, const void* x,
-                        const Affine& affine, void* out, std::uint8_t* places) {
-  pool<kBlock, T, Normalised<kBlock>>(planes, width, channels, static_cast<const T*>(x), &affine,
-                                      static_cast<T*>(out), places);
 }
 
 /// The gradients of one plane's windows, and which place each chose.
@@ -248,8 +222,7 @@ void backward(std::size_t planes, std::size_t width, const void* out_gradient,
 }
 
 template <std::size_t kBlock, typename T>
-constexpr PoolKernels kTable{forward<kBlock, T>, forward_normalised<kBlock, T>,
-                             backward<kBlock, T>};
+constexpr PoolKernels kTable{forward<kBlock, T>, backward<kBlock, T>};
 
 }  // namespace
 
@@ -293,16 +266,9 @@ MaxPool::MaxPool(Isa isa, std::size_t images, std::size_t channels, std::size_t 
   ENSURE(channels % block == 0 && width > 0, "whole blocks of images with pixels");
 }
 
-void MaxPool::forward(const void* x, void* out, std::uint8_t* places) const {
+void MaxPool::forward(const void* x, const Affine& affine, void* out, std::uint8_t* places) const {
   kernels_of(isa_, block_, dtype_)
-      .forward(images_ * channels_ / block_, from_width_, x, out, places);
-}
-
-void MaxPool::forward_normalised(const void* x, const Affine& affine, void* out,
-                                 std::uint8_t* places) const {
-  kernels_of(isa_, block_, dtype_)
-      .forward_normalised(images_ * channels_ / block_, from_width_, channels_, x, affine, out,
-                          places);
+      .forward(images_ * channels_ / block_, from_width_, channels_, x, affine, out, places);
 }
 
 void MaxPool::backward(const void* out_gradient, const std::uint8_t* places,

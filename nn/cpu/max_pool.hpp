@@ -31,18 +31,13 @@ class MaxPool {
   /// Size of `places`, one byte per output element.
   [[nodiscard]] std::size_t place_count() const { return to().elements(); }
 
-  /// out = maximum of the window, places = its place (0 to 8, row by row). As in PyTorch the first
-  /// of equal values is taken, and a NaN before every number.
-  void forward(const void* x, void* out, std::uint8_t* places) const;
+  /// out = maximum of the window of max(0, affine(x)), places = its place (0 to 8, row by row):
+  /// norm, ReLU and pooling in one pass over the convolution's output. As in PyTorch the first of
+  /// equal values is taken, and a NaN before every number. If no value of a window is above 0, the
+  /// place is "nowhere", so that backward returns the gradient before the ReLU.
+  void forward(const void* x, const Affine& affine, void* out, std::uint8_t* places) const;
 
-  /// The same over max(0, affine(x)) without storing that: norm, ReLU and pooling in one pass over
-  /// the convolution's output. If no value of a window is above 0, the place is "nowhere", so that
-  /// backward returns the gradient before the ReLU.
-  void forward_normalised(const void* x, const Affine& affine, void* out,
-                          std::uint8_t* places) const;
-
-  /// Overwrites the whole input gradient: of x after forward(), of affine(x) after
-  /// forward_normalised().
+  /// Overwrites the whole gradient of affine(x).
   void backward(const void* out_gradient, const std::uint8_t* places, void* x_gradient) const;
 
  private:

@@ -65,7 +65,7 @@ void ResnetEngine::forward(const Weights& weights, std::size_t count, bool train
   Unit& stem = units_.front();
   convolve(stem, {.x = images_});
   if (pool_.has_value()) {
-    pool_->forward_normalised(stem.raw, stem.norm.affine(), stem_out_, pool_places_);
+    pool_->forward(stem.raw, stem.norm.affine(), stem_out_, pool_places_);
   } else {
     context_.kernels->normalise_relu(stem.shape, stem.raw, stem.norm.affine(), stem_out_);
   }

@@ -252,14 +252,13 @@ struct Kernels {
   int (*shortcut_gradient)(const ActivationShape& from, Dtype dtype, const void* out_gradient,
                            void* x_gradient, Stream stream);
 
-  /// 3x3 maximum, stride 2, padding 1, of x (`scale` null), or of max(0, x * scale + shift), which
-  /// is not stored. `places` (a byte per output element) is the place of the maximum among the
-  /// window's nine, row by row, or 9 if that maximum is not above 0 (with `scale` only). The first
-  /// of equal values is taken, and a NaN before every number. `out` has (width + 1) / 2 pixels per
-  /// row.
+  /// 3x3 maximum, stride 2, padding 1, of max(0, x * scale + shift), which is not stored. `places`
+  /// (a byte per output element) is the place of the maximum among the window's nine, row by row,
+  /// or 9 if that maximum is not above 0. The first of equal values is taken, and a NaN before
+  /// every number. `out` has (width + 1) / 2 pixels per row.
   int (*max_pool)(const ActivationShape& from, Dtype dtype, const void* x, const float* scale,
                   const float* shift, void* out, std::uint8_t* places, Stream stream);
-  /// Gradient of x, or of x * scale + shift: each pixel adds up the windows that selected it, row
+  /// Gradient of x * scale + shift: each pixel adds up the windows that selected it, row
   /// by row.
   int (*max_pool_gradient)(const ActivationShape& from, Dtype dtype, const void* out_gradient,
                            const std::uint8_t* places, void* x_gradient, Stream stream);

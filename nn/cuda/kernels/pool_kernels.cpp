@@ -98,7 +98,7 @@ MAYFLY_HOST_DEVICE inline void store_places(const Places& places, std::uint8_t* 
   *reinterpret_cast<Places*>(to) = places;
 }
 
-template <typename T, bool kNormed>
+template <typename T>
 struct MaxPool {
   ActivationShape from;
   ActivationShape to;
@@ -128,15 +128,13 @@ struct MaxPool {
     store(best, where, i);
   }
 
-  /// x, or norm and ReLU of it.
+  /// Norm and ReLU of x.
   MAYFLY_HOST_DEVICE Granule load(const Spot& spot) const {
     Granule value = load_granule(x + offset_of(from, spot));
-    if constexpr (kNormed) {
-      const Granule factor = load_granule(scale + spot.channel);
-      const Granule constant = load_granule(shift + spot.channel);
-      for (std::uint32_t k = 0; k < kGranule; ++k) {
-        value.value[k] = relu(fused(value.value[k], factor.value[k], constant.value[k]));
-      }
+    const Granule factor = load_granule(scale + spot.channel);
+    const Granule constant = load_granule(shift + spot.channel);
+    for (std::uint32_t k = 0; k < kGranule; ++k) {
+      value.value[k] = relu(fused(value.value[k], factor.value[k], constant.value[k]));
     }
     return value;
   }
@@ -155,8 +153,7 @@ struct MaxPool {
                                 std::uint32_t i) const {
     Places chosen;
     for (std::uint32_t k = 0; k < kGranule; ++k) {
-      const bool is_active = !kNormed || best.value[k] > 0.0F;
-      chosen.place[k] = static_cast<std::uint8_t>(is_active ? where[k] : kNowhere);
+      chosen.place[k] = static_cast<std::uint8_t>(best.value[k] > 0.0F ? where[k] : kNowhere);
     }
     store_granule(best, out + std::uint64_t{kGranule} * i);
     store_places(chosen, places + std::uint64_t{kGranule} * i);
@@ -277,11 +274,8 @@ int max_pool_as(const ActivationShape& from, const void* x, const float* scale, 
                 void* out, std::uint8_t* places, Stream stream) {
   const ActivationShape to = halved(from, from.channels);
   const std::uint64_t count = to.elements() / kGranule;
-  return scale != nullptr
-             ? launch_each(MaxPool<T, true>{from, to, as<T>(x), scale, shift, as<T>(out), places},
-                           count, stream)
-             : launch_each(MaxPool<T, false>{from, to, as<T>(x), scale, shift, as<T>(out), places},
-                           count, stream);
+  return launch_each(MaxPool<T>{from, to, as<T>(x), scale, shift, as<T>(out), places}, count,
+                     stream);
 }
 
 int max_pool(const ActivationShape& from, Dtype dtype, const void* x, const float* scale,
@@ -314,8 +308,7 @@ int max_pool_gradient(const ActivationShape& from, Dtype dtype, const void* out_
 
 template <typename T>
 int load_types() {
-  return load_each<Add<T>, Shortcut<T>, ShortcutGradient<T>, MaxPool<T, false>, MaxPool<T, true>,
-                   MaxPoolGradient<T>>();
+  return load_each<Add<T>, Shortcut<T>, ShortcutGradient<T>, MaxPool<T>, MaxPoolGradient<T>>();
 }
 
 }  // namespace
