@@ -108,24 +108,6 @@ Columns<ServerUptimeRow> columns_of(const ServerUptimeRow* /*row*/) {
           {"role", &R::role},       {"uptime_s", &R::uptime_s}, {"end", &R::end}};
 }
 
-Columns<RevocationsByHourRow> columns_of(const RevocationsByHourRow* /*row*/) {
-  using R = RevocationsByHourRow;
-  return {
-      {"gpu", &R::gpu}, {"hour", &R::hour, Range::kHourOfDay}, {"revocations", &R::revocations}};
-}
-
-Columns<RunRow> columns_of(const RunRow* /*row*/) {
-  using R = RunRow;
-  return {{"cluster", &R::cluster},
-          {"zone", &R::zone},
-          {"run", &R::run},
-          {"duration_s", &R::duration_s, Range::kPositive},
-          {"accuracy", &R::accuracy, Range::kShare},
-          {"cost_usd", &R::cost_usd},
-          {"server_uptime_beyond_job_s", &R::uptime_beyond_job_s},
-          {"worker_lost_s_after_training_began", &R::worker_lost_s}};
-}
-
 Columns<TrainingJobRow> columns_of(const TrainingJobRow* /*row*/) {
   using R = TrainingJobRow;
   return {{"cluster", &R::cluster},
@@ -347,22 +329,19 @@ constexpr Table table_at(std::string_view name) {
   return {name, add<table>, text_of<table>};
 }
 
-constexpr std::array kTables = {
-    table_at<&Calibration::step_times>("step_time"),
-    table_at<&Calibration::cluster_speeds>("cluster_speed"),
-    table_at<&Calibration::checkpoints>("checkpoint"),
-    table_at<&Calibration::lifetimes_by_hour>("lifetime_by_hour"),
-    table_at<&Calibration::lifetime_servers>("lifetime_servers"),
-    table_at<&Calibration::server_uptimes>("training_server_uptime"),
-    table_at<&Calibration::revocations_by_hour>("revocations_by_hour_of_day"),
-    Table{"runs_", add<&Calibration::runs>},
-    table_at<&Calibration::training_jobs>("training_jobs"),
-    Table{kCrossRegion, add_cross_region},
-    table_at<&Calibration::replacements>("replacement"),
-    table_at<&Calibration::startups>("startup_untrimmed"),
-    table_at<&Calibration::remaining_times>("remaining_time"),
-    table_at<&Calibration::switch_runs>("switch_runs"),
-    table_at<&Calibration::prices>("prices")};
+constexpr std::array kTables = {table_at<&Calibration::step_times>("step_time"),
+                                table_at<&Calibration::cluster_speeds>("cluster_speed"),
+                                table_at<&Calibration::checkpoints>("checkpoint"),
+                                table_at<&Calibration::lifetimes_by_hour>("lifetime_by_hour"),
+                                table_at<&Calibration::lifetime_servers>("lifetime_servers"),
+                                table_at<&Calibration::server_uptimes>("training_server_uptime"),
+                                table_at<&Calibration::training_jobs>("training_jobs"),
+                                Table{kCrossRegion, add_cross_region},
+                                table_at<&Calibration::replacements>("replacement"),
+                                table_at<&Calibration::startups>("startup_untrimmed"),
+                                table_at<&Calibration::remaining_times>("remaining_time"),
+                                table_at<&Calibration::switch_runs>("switch_runs"),
+                                table_at<&Calibration::prices>("prices")};
 
 const Table* table_of(std::string_view name) {
   if (!name.ends_with(kSuffix)) {

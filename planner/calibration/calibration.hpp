@@ -66,19 +66,6 @@ struct ServerUptimeRow {
   double uptime_s = 0;
 };
 
-/// revocations_by_hour_of_day.csv: counts without exposure.
-struct RevocationsByHourRow {
-  std::string gpu;
-  double hour = 0, revocations = 0;
-};
-
-/// runs_*.csv: single runs of a cluster; `worker_lost_s` is empty if no worker was lost.
-struct RunRow {
-  std::string cluster, zone, run;
-  double duration_s = 0;
-  std::optional<double> accuracy, cost_usd, uptime_beyond_job_s, worker_lost_s;
-};
-
 /// training_jobs.csv: means over the runs of a cluster such as "2xK80 transient".
 struct TrainingJobRow {
   std::string cluster;
@@ -136,8 +123,6 @@ struct Calibration {
   std::vector<LifetimeByHourRow> lifetimes_by_hour;
   std::vector<LifetimeServerRow> lifetime_servers;
   std::vector<ServerUptimeRow> server_uptimes;
-  std::vector<RevocationsByHourRow> revocations_by_hour;
-  std::vector<RunRow> runs;
   std::vector<TrainingJobRow> training_jobs;
   std::vector<CrossRegionRow> cross_region;
   std::vector<ReplacementRow> replacements;
@@ -167,7 +152,7 @@ struct TableText {
 };
 
 /// The tables that have rows, as add_table reads them back. All sources have the same further
-/// columns. Tables that have a field in their file name (runs_, cross_region_) are left out.
+/// columns. The table that has a field in its file name (cross_region_) is left out.
 [[nodiscard]] std::vector<TableText> tables_of(const std::vector<TableSource>& sources);
 
 }  // namespace mayfly::planner

@@ -45,7 +45,7 @@ TEST(Calibration, TheMachineTypeOfATableOverRegionsIsInTheNameOfItsFile) {
 }
 
 TEST(Calibration, KnowsItsFilesByName) {
-  EXPECT_TRUE(is_calibration_file("runs_4xA1.csv"));
+  EXPECT_TRUE(is_calibration_file("cross_region_a1.csv"));
   EXPECT_TRUE(is_calibration_file("step_time.csv"));
   EXPECT_FALSE(is_calibration_file("step_time.txt"));
   EXPECT_FALSE(is_calibration_file("step_times.csv"));

@@ -250,9 +250,6 @@ TEST(Lifetimes, AnHourOfTheDayCountsByItsExposure) {
   const Lifetimes lifetimes(calibration);
   EXPECT_GT(lifetimes.hour_of_day_factor(14).value().summary().low, 1.2);
   EXPECT_LT(lifetimes.hour_of_day_factor(2).value().summary().high, 1);
-  calibration.lifetime_servers.clear();
-  calibration.revocations_by_hour.push_back({"A1", 14, 100});
-  EXPECT_FALSE(Lifetimes(calibration).hour_of_day_factor(14).ok());
 }
 
 TEST(Accuracies, FallWithAsynchronousWorkersAndScatterMore) {
