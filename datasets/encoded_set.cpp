@@ -239,11 +239,6 @@ void EncodedSet::replace(std::size_t index, const std::string& reason,
   }
 }
 
-std::size_t EncodedSet::replaced() const {
-  const std::lock_guard lock(mutex_);
-  return replaced_.size();
-}
-
 Result<void> EncodedSet::read(std::size_t index, std::span<std::uint8_t> pixels) const {
   const Sample& sample = samples_[index];
   return read_part(index, centre_part(sample.width, sample.height), pixels);

@@ -52,9 +52,6 @@ class EncodedSet final : public Dataset {
     return samples_[index].size;
   }
 
-  /// How many images have been replaced by the mean colour so far.
-  [[nodiscard]] std::size_t replaced() const;
-
  private:
   struct Sample {
     const std::byte* content = nullptr;  // in the tar; null = a file
