@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <charconv>
 
+#include "base/parse.hpp"
 #include "base/try_assign.hpp"
 
 namespace mayfly::bench {
@@ -62,22 +62,11 @@ Result<void> read_sizes(const cli::ParsedArguments& arguments, std::vector<std::
     return {};
   }
   sizes.clear();
-  for (const std::string& part : split_list(text)) {
-    TRY_ASSIGN(const std::size_t size, parse_size(part));
+  for (const std::string_view part : split(text, ',')) {
+    TRY_ASSIGN(const std::size_t size, parse_size(std::string(part)));
     sizes.push_back(size);
   }
   return {};
-}
-
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
 }
 
 Error bad_flag(const std::string& flag, const std::string& text, const std::string& expected) {

@@ -52,8 +52,6 @@ Result<void> read_sizes(const cli::ParsedArguments& arguments, std::vector<std::
 
 inline constexpr std::uint32_t kRanksMax = 64;
 
-/// The parts between commas.
-[[nodiscard]] std::vector<std::string> split_list(const std::string& text);
 /// The error "--FLAG TEXT: not EXPECTED".
 [[nodiscard]] Error bad_flag(const std::string& flag, const std::string& text,
                              const std::string& expected);

@@ -245,15 +245,6 @@ int join_with_program(const ParsedArguments& arguments, Context& context) {
                                          arguments.option("config"), arguments.positionals);
 }
 
-/// The command, quoted for a shell.
-std::string quoted(const std::vector<std::string>& command) {
-  std::string text;
-  for (const std::string& word : command) {
-    text += (text.empty() ? "" : " ") + shell_quoted(word);
-  }
-  return text;
-}
-
 /// The program of the command, or its script, if a copy of the folder would lack it: servers would
 /// start, fail and be billed again and again. Empty = nothing is missing.
 std::string missing_from(const std::filesystem::path& folder,
@@ -285,7 +276,7 @@ int run_program_on_servers(engine::JobConfig config, const ParsedArguments& argu
     return context.complain(kChaosIsLocal, kExitUsage);
   }
   config.cloud_provider = has_hosts ? "ssh" : config.cloud_provider;
-  config.cloud_program = quoted(arguments.positionals);
+  config.cloud_program = shell_line(arguments.positionals);
   leave_number_to_hosts(arguments, context, config);
   const bool sees_our_files = config.cloud_provider == "local" || config.cloud_provider == "exec";
   if (config.cloud_bundle.empty() && config.remote_program.empty() && !sees_our_files) {
@@ -340,7 +331,7 @@ int run_program(const ParsedArguments& arguments, Context& context) {
   engine::JobConfig start;
   start.model = engine::kProgramModel;
   start.hang_max_ms = kProgramHangMaxMs;
-  start.cloud_program = quoted(arguments.positionals);
+  start.cloud_program = shell_line(arguments.positionals);
   Result<engine::JobConfig> config = resolve_config(arguments, context, std::move(start));
   if (!config.ok()) {
     return context.complain(config.error());

@@ -174,14 +174,6 @@ std::string table(const Outcome& outcome) {
   return to_table(rows);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
-}
-
 Result<void> read_rank_counts(const cli::ParsedArguments& arguments,
                               std::vector<std::uint32_t>& ranks) {
   const std::string text = arguments.option("ranks");
@@ -189,10 +181,10 @@ Result<void> read_rank_counts(const cli::ParsedArguments& arguments,
     return {};
   }
   ranks.clear();
-  for (const std::string& part : split_list(text)) {
+  for (const std::string_view part : split(text, ',')) {
     const auto number = number_in<std::uint32_t>(part, 2, kRanksMax);
     if (!number) {
-      return bad_flag("ranks", part, fmt::format("a number from 2 to {}", kRanksMax));
+      return bad_flag("ranks", std::string(part), fmt::format("a number from 2 to {}", kRanksMax));
     }
     ranks.push_back(*number);
   }
@@ -208,10 +200,14 @@ Result<void> read_names(const cli::ParsedArguments& arguments, const std::string
     return {};
   }
   named = true;
-  names = text == "none" ? std::vector<std::string>{} : split_list(text);
+  names.clear();
+  for (const std::string_view part :
+       text == "none" ? std::vector<std::string_view>() : split(text, ',')) {
+    names.emplace_back(part);
+  }
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (std::find(known.begin(), known.end(), names[i]) == known.end()) {
-      return bad_flag(flag, names[i], "one of " + joined(known) + " or none");
+      return bad_flag(flag, names[i], fmt::format("one of {} or none", fmt::join(known, ", ")));
     }
     if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<std::ptrdiff_t>(i)) {
@@ -238,8 +234,9 @@ cli::CommandSpec allreduce_spec() {
   spec.options = {
       {"ranks", "LIST", "numbers of processes (default 2,4)"},
       {"sizes", "LIST", "bytes of the vector (default 4K,64K,2M,25M,100M)"},
-      {"backends", "LIST", "Mayfly's: " + joined(bench_backends()) + " or none (default: all)"},
-      {"peers", "LIST", joined(bench_peers()) + " or none (default: all)"},
+      {"backends", "LIST",
+       fmt::format("Mayfly's: {} or none (default: all)", fmt::join(bench_backends(), ", "))},
+      {"peers", "LIST", fmt::format("{} or none (default: all)", fmt::join(bench_peers(), ", "))},
       {"type", "NAME", "element type: fp32 (default) or int32"},
       {"rounds", "N", "how often each is measured (default 5)"},
       {"json", "", "JSON lines instead of a table"},

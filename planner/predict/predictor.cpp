@@ -1,5 +1,7 @@
 #include "planner/predict/predictor.hpp"
 
+#include <fmt/format.h>
+
 #include <boost/json.hpp>
 #include <cmath>
 
@@ -35,21 +37,13 @@ std::string text_of(const json::object& object) {
   return text + "}";
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
-}
-
 Result<json::object> predict(const FittedModels& models, Query& query) {
   const std::string name = query.needed_text("quantity");
   const Quantity* quantity = quantity_of(name);
   if (quantity == nullptr) {
     return query.problem().value_or(
-        Error{Errc::kInvalidInput,
-              "quantity '" + name + "' is not one of " + joined(Predictor::quantities())});
+        Error{Errc::kInvalidInput, fmt::format("quantity '{}' is not one of {}", name,
+                                               fmt::join(Predictor::quantities(), ", "))});
   }
   const auto percentile = query.number("percentile", 0.1, 99.9);
   const auto at_most = query.number("at_most", -1e15, 1e15);

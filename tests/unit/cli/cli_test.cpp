@@ -338,7 +338,7 @@ TEST_F(CliTest, RunOnHostsIsACoordinatorWhoseWorkersAreTheProgram) {
   EXPECT_EQ(run({"run", "--hosts", "a:2,b", "--remote-program", "/m", "--", "./t", "it's"}), 0);
   EXPECT_EQ(started_, "coordinator");
   EXPECT_EQ(config_.cloud_provider, "ssh");
-  EXPECT_EQ(config_.cloud_program, R"('./t' 'it'\''s')");
+  EXPECT_EQ(config_.cloud_program, R"(./t 'it'\''s')");
   EXPECT_EQ(config_.workers, engine::kEverySlot);
   EXPECT_EQ(run({"run", "--hosts", "a", "--cloud-provider", "gce", "--", "./t"}), 2);
   EXPECT_EQ(run({"run", "--hosts", "a", "--chaos", "kill@step=3", "--", "./t"}), 2);
