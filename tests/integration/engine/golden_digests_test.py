@@ -30,31 +30,32 @@ def job(name, isa):
     return JOB + JOBS[name] + ["--isa", isa]
 
 
-def digest(name, isa):
-    """The digest of a job; None if this processor lacks the instruction set."""
-    run = Run(job(name, isa) + STEPS)
-    code = run.wait()
-    if code == 2 and ("needs a CPU with" in run.output() or "this CPU has no" in run.output()):
-        print(f"{name} on {isa}: not on this processor", flush=True)
-        return None
-    expect(code == 0, run.output())
-    found = run.summary()["final_digest"]
-    run.remove()
-    return found
-
-
-def digest_of_resumed(isa):
-    """The digest of a job in two parts, the second with three workers."""
-    first = Run(job("exact", isa) + ["--steps", "12", "--checkpoint-every", "6"])
-    first.finish()
+def digest_of_resumed(first, isa):
+    """The digest of a job that continues from the middle of `first` with three workers."""
     at = os.path.join(first.run_dir, "checkpoints", "step-6")
     words = [*job("exact", isa), *STEPS, "--resume", at]
     words[words.index("--workers") + 1] = "3"
     second = Run(words)
     second.finish()
     found = second.summary()["final_digest"]
-    first.remove()
     second.remove()
+    return found
+
+
+def digests_of(name, isa):
+    """The digests of a job by their names in the file; none if this processor lacks the instruction
+    set."""
+    more = ["--checkpoint-every", "6"] if name == "exact" else []
+    run = Run(job(name, isa) + STEPS + more)
+    code = run.wait()
+    if code == 2 and ("needs a CPU with" in run.output() or "this CPU has no" in run.output()):
+        print(f"{name} on {isa}: not on this processor", flush=True)
+        return {}
+    expect(code == 0, run.output())
+    found = {f"{isa}/{name}": run.summary()["final_digest"]}
+    if name == "exact":
+        found[f"{isa}/exact_resumed"] = digest_of_resumed(run, isa)
+    run.remove()
     return found
 
 
@@ -62,11 +63,7 @@ def compute():
     found = {}
     for isa in INSTRUCTION_SETS:
         for name in JOBS:
-            value = digest(name, isa)
-            if value is not None:
-                found[f"{isa}/{name}"] = value
-        if f"{isa}/exact" in found:
-            found[f"{isa}/exact_resumed"] = digest_of_resumed(isa)
+            found.update(digests_of(name, isa))
     return found
 
 
