@@ -46,16 +46,16 @@ void CommLifecycle::submit(Ticket ticket) {
 }
 
 void CommLifecycle::abort() {
-  abort_asked_ = true;
+  abort_requested_ = true;
 }
 
 void CommLifecycle::close(Instant deadline) {
-  close_asked_ = true;
+  close_requested_ = true;
   deadline_ = deadline;
 }
 
 void CommLifecycle::check_reasons_to_abort(Instant now) {
-  if (abort_asked_) {
+  if (abort_requested_) {
     fail(Failure{.code = Errc::kAborted});
   } else if (deadline_ && now >= *deadline_) {
     fail(Failure{.code = Errc::kDeadline});
@@ -74,7 +74,7 @@ CommLifecycle::Call CommLifecycle::call_when_open() {
     return look_at_comm_ ? Call{.step = Step::kPollComm}
                          : poll(Step::kPollEvent, on_stream_.front());
   }
-  return {.step = close_asked_ ? Step::kFinalize : Step::kIdle};
+  return {.step = close_requested_ ? Step::kFinalize : Step::kIdle};
 }
 
 CommLifecycle::Call CommLifecycle::next(Instant now) {

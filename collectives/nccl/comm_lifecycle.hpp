@@ -119,8 +119,8 @@ class CommLifecycle {
   std::optional<Instant> deadline_;  // of connecting, meeting or closing
   bool connected_ = false;
   bool met_ = false;
-  bool abort_asked_ = false;
-  bool close_asked_ = false;
+  bool abort_requested_ = false;
+  bool close_requested_ = false;
   bool look_at_comm_ = false;     // polls of an event and of the communicator alternate
   std::uint32_t polls_ = 0;       // consecutive polls without news
   std::deque<Ticket> pending_;    // not yet given to NCCL

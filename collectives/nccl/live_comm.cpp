@@ -181,14 +181,14 @@ void CommSignal::sleep(Duration at_most) {
     return;
   }
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, at_most, [&] { return news_; });
-  news_ = false;
+  changed_.wait_for(lock, at_most, [&] { return notified_; });
+  notified_ = false;
 }
 
 void CommSignal::sleep() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return news_; });
-  news_ = false;
+  changed_.wait(lock, [&] { return notified_; });
+  notified_ = false;
 }
 
 void DeviceOperation::finish(Result<void> outcome) {

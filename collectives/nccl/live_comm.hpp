@@ -33,7 +33,7 @@ class CommSignal {
   /// Ends a sleep, or the next one if no thread sleeps.
   void notify() noexcept {
     const std::lock_guard lock(mutex_);
-    news_ = true;
+    notified_ = true;
     changed_.notify_all();
   }
   /// Sleeps until notify() is called, or for `at_most`. Zero: only yields to other threads.
@@ -45,7 +45,7 @@ class CommSignal {
   std::atomic<bool> aborted_{false};
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool news_ = false;  // guarded by mutex_
+  bool notified_ = false;  // guarded by mutex_
 };
 
 /// One started operation of an NCCL group. Owned by the communicator that runs it and by its Work;

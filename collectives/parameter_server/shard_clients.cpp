@@ -71,10 +71,10 @@ class Clients final : public ShardClients {
   void pull(const flow::Pull& action) override;
   void push(const flow::Compute& action, const PushFacts& facts,
             const std::vector<std::span<const float>>& gradients) override;
-  void rest() override { tell_all(MessageType::kRest); }
+  void rest() override { send_to_all(MessageType::kRest); }
   void bye() override {
-    said_bye_ = true;
-    tell_all(MessageType::kBye);
+    bye_sent_ = true;
+    send_to_all(MessageType::kBye);
   }
   void pull_states() override {
     ++state_question_;
@@ -89,7 +89,7 @@ class Clients final : public ShardClients {
     }
   }
   std::optional<std::vector<StateVersion>> states_arrived() override;
-  Instant state_came() const override { return state_came_; }
+  Instant state_received_at() const override { return state_received_at_; }
   bool all_sent() const override {
     return std::none_of(servers_.begin(), servers_.end(), [](const auto& server) {
       ShardConnection& connection = server->connection;
@@ -103,7 +103,7 @@ class Clients final : public ShardClients {
 
  private:
   [[nodiscard]] Header header_of(MessageType type, std::uint32_t shard) const;
-  void tell_all(MessageType type);
+  void send_to_all(MessageType type);
   void pull_state(std::uint32_t shard);
   /// True for the answer to the present question. Other answers are late, of a fetch that was given
   /// up.
@@ -129,8 +129,8 @@ class Clients final : public ShardClients {
   std::uint64_t key_ = 0;
   bool wants_states_ = false;
   std::uint64_t state_question_ = 0;  // number of fetches of all states so far
-  Instant state_came_;
-  bool said_bye_ = false;
+  Instant state_received_at_;
+  bool bye_sent_ = false;
 };
 
 Header Clients::header_of(MessageType type, std::uint32_t shard) const {
@@ -147,7 +147,7 @@ Header Clients::header_of(MessageType type, std::uint32_t shard) const {
   return header;
 }
 
-void Clients::tell_all(MessageType type) {
+void Clients::send_to_all(MessageType type) {
   for (std::uint32_t i = 0; i < servers_.size(); ++i) {
     send(i, header_of(type, i));
   }
@@ -304,7 +304,7 @@ void Clients::note_state(Server& server) {
   ShardConnection& connection = server.connection;
   const std::uint64_t got =
       connection.is_open() ? connection.stream().payload_got(MessageType::kState) : 0;
-  state_came_ = got > server.state_got ? monotonic_now() : state_came_;
+  state_received_at_ = got > server.state_got ? monotonic_now() : state_received_at_;
   server.state_got = got;
 }
 
@@ -356,7 +356,7 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
     if (wants_states_ && !server.state_version) {
       pull_state(shard);
     }
-    if (said_bye_) {
+    if (bye_sent_) {
       send(shard, header_of(MessageType::kBye, shard));
     }
   }
@@ -367,7 +367,7 @@ void Clients::handle_welcome(std::uint32_t shard, const Header& header) {
 
 /// If the header has arrived while another question or none was asked, the payload was discarded.
 void Clients::handle_state(std::uint32_t shard, const Header& header) {
-  state_came_ = monotonic_now();
+  state_received_at_ = monotonic_now();
   if (awaits_state(shard, header)) {
     servers_[shard]->state_version = StateVersion{header.version, header.slice, header.prefix};
   }

@@ -73,7 +73,7 @@ class ShardClients {
   /// The versions of the states, by shard; nothing until all have arrived.
   [[nodiscard]] virtual std::optional<std::vector<StateVersion>> states_arrived() = 0;
   /// When bytes of some shard's state arrived last, including those that are discarded.
-  [[nodiscard]] virtual Instant state_came() const = 0;
+  [[nodiscard]] virtual Instant state_received_at() const = 0;
   [[nodiscard]] virtual bool all_sent() const = 0;
 
   /// Sends and receives; returns when something was sent, received or has changed, when `wake` was

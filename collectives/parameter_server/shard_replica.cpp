@@ -69,9 +69,9 @@ Result<ShardReplica::Decision> ShardReplica::decide(const ShardEvent& event, con
   at_once_ += event.push.at_once && fate == PushFate::kApplied ? 1 : 0;
   if (event.kind == ShardEventKind::kWorkers && leads()) {
     speeds_.set_workers(event.workers);
-    told_quiet_ = true;
+    quiet_reported_ = true;
   } else if (event.kind == ShardEventKind::kHold && leads()) {
-    told_quiet_ = false;
+    quiet_reported_ = false;
   }
   return decision;
 }
@@ -163,11 +163,11 @@ void ShardReplica::report_rest(ViewId view) {
   if (!is_first() || !is_safe) {
     return;
   }
-  if (core_.leases()->is_over() && !std::exchange(told_over_, true)) {
+  if (core_.leases()->is_over() && !std::exchange(end_reported_, true)) {
     listener_.on_over();  // before on_quiet(): then no job is left to stop
   }
-  if (!told_quiet_ && core_.leases()->is_quiet()) {
-    told_quiet_ = true;
+  if (!quiet_reported_ && core_.leases()->is_quiet()) {
+    quiet_reported_ = true;
     listener_.on_quiet(view);
   }
 }

@@ -106,8 +106,8 @@ class ShardReplica {
   StragglerWatch speeds_;
   std::uint64_t at_once_ = 0;
   std::uint64_t probes_ = 0;
-  bool told_quiet_ = true;
-  bool told_over_ = false;
+  bool quiet_reported_ = true;
+  bool end_reported_ = false;
 };
 
 }  // namespace mayfly::parameter_server

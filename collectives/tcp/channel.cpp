@@ -91,7 +91,7 @@ class ShmChannel final : public Channel {
     if (bytes > 0 && out_.take_reader_alarm()) {
       ring();
     }
-    return {.bytes = bytes, .closed = out_.broken() || (gone_ && bytes == 0)};
+    return {.bytes = bytes, .closed = out_.broken() || (peer_closed_ && bytes == 0)};
   }
 
   Moved receive(std::span<std::byte> into) override {
@@ -135,7 +135,7 @@ class ShmChannel final : public Channel {
     watched = {.fd = bell_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
     const bool nothing_to_read = wanted_bytes == 0 || in_.arm(wanted_bytes);
     const bool nothing_to_write = !wants_room || out_.arm();
-    return nothing_to_read && nothing_to_write;  // the bell of one that is gone ends the sleep
+    return nothing_to_read && nothing_to_write;  // a closed bell ends the sleep
   }
 
   bool unreachable() const override { return false; }
@@ -144,21 +144,21 @@ class ShmChannel final : public Channel {
     std::array<std::byte, 64> rings{};
     if ((events & POLLIN) != 0) {
       while (true) {
-        const Moved heard = receive_some(bell_.get(), rings.data(), rings.size());
-        gone_ = gone_ || heard.closed;
-        if (heard.closed || heard.bytes < rings.size()) {
+        const Moved got = receive_some(bell_.get(), rings.data(), rings.size());
+        peer_closed_ = peer_closed_ || got.closed;
+        if (got.closed || got.bytes < rings.size()) {
           break;
         }
       }
     }
-    gone_ = gone_ || (events & (POLLHUP | POLLERR | POLLRDHUP)) != 0;
-    return gone_;
+    peer_closed_ = peer_closed_ || (events & (POLLHUP | POLLERR | POLLRDHUP)) != 0;
+    return peer_closed_;
   }
 
  private:
   void ring() {
     const std::byte byte{1};
-    (void)send_some(bell_.get(), &byte, 1);  // a full bell has rung; a broken one tells by itself
+    (void)send_some(bell_.get(), &byte, 1);  // if it is full, the peer is woken anyway
   }
 
   Moved received(std::size_t bytes) {
@@ -166,7 +166,7 @@ class ShmChannel final : public Channel {
       ring();
     }
     // Bytes that the other side wrote before it ended can still be read.
-    return {.bytes = bytes, .closed = in_.broken() || (gone_ && bytes == 0)};
+    return {.bytes = bytes, .closed = in_.broken() || (peer_closed_ && bytes == 0)};
   }
 
   // Whole numbers that lie across the ring's end, or unaligned after an odd number of bytes.
@@ -192,7 +192,7 @@ class ShmChannel final : public Channel {
   const SealedMemory memory_;
   ShmWriter out_;
   ShmReader in_;
-  bool gone_ = false;
+  bool peer_closed_ = false;
 };
 
 }  // namespace

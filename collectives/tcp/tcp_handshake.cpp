@@ -93,11 +93,11 @@ std::unique_ptr<Channel> Outgoing::take_channel() {
 }
 
 short Outgoing::events() const {
-  return said_hello_ ? POLLIN : POLLOUT;
+  return hello_sent_ ? POLLIN : POLLOUT;
 }
 
 Result<bool> Outgoing::advance() {
-  if (!said_hello_) {
+  if (!hello_sent_) {
     const int error = connection_error(fd_.get());
     if (error != 0) {
       return system_error("cannot connect", error, Errc::kPeerLost);
@@ -108,7 +108,7 @@ Result<bool> Outgoing::advance() {
     if (sent.bytes != sizeof hello_) {
       return Error{Errc::kPeerLost, "the new connection broke"};
     }
-    said_hello_ = true;
+    hello_sent_ = true;
     return false;
   }
   const Moved got = receive_some(fd_.get(), raw_.data() + received_, raw_.size() - received_);
@@ -189,16 +189,16 @@ void PendingConnections::make_place() {
 
 bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
   const char* why = nullptr;
-  const bool is_here = pending.incoming.receive();
-  const std::optional<Hello> said = pending.incoming.hello();
-  if (!is_here && said && said->magic == kHelloMagic) {
+  const bool is_valid = pending.incoming.receive();
+  const std::optional<Hello> hello = pending.incoming.hello();
+  if (!is_valid && hello && hello->magic == kHelloMagic) {
     return true;  // a member that has given up its view; it needs no answer
   }
-  if (!is_here) {
-    why = said ? "it does not speak our protocol" : "it closed the connection without a hello";
-  } else if (!said && now - pending.since > kHelloTimeout) {
+  if (!is_valid) {
+    why = hello ? "it does not speak our protocol" : "it closed the connection without a hello";
+  } else if (!hello && now - pending.since > kHelloTimeout) {
     why = "no hello in time";
-  } else if (said && now - pending.since > kAnswerTimeout) {
+  } else if (hello && now - pending.since > kAnswerTimeout) {
     why = "its view was not formed here in time";
   }
   if (why != nullptr) {

@@ -82,7 +82,7 @@ class Outgoing {
 
   [[nodiscard]] int fd() const { return fd_.get(); }
   /// Whether the connection is established; false while the other host has not answered.
-  [[nodiscard]] bool is_connected() const { return said_hello_; }
+  [[nodiscard]] bool is_connected() const { return hello_sent_; }
   /// The events to poll for next.
   [[nodiscard]] short events() const;
   /// Continues after poll() has reported an event. True: welcome. Fails with kPeerLost without
@@ -102,7 +102,7 @@ class Outgoing {
   Hello hello_;
   SealedMemory memory_;
   UniqueFd to_hand_over_;
-  bool said_hello_ = false;
+  bool hello_sent_ = false;
   bool unanswered_ = false;
   std::array<std::byte, sizeof(Verdict)> raw_{};
   std::size_t received_ = 0;

@@ -140,10 +140,10 @@ class TcpFormation {
     return first_missing() ? sleep(deadline) : Result<void>();
   }
 
-  [[nodiscard]] std::optional<Verdict> verdict_on(const Hello& said) const {
+  [[nodiscard]] std::optional<Verdict> verdict_on(const Hello& received) const {
     const bool is_awaited =
-        said.from < size() && is_needed(said.from) && !connects(rank_, said.from);
-    const std::optional<Verdict> verdict = judge(said, hello(said.from, rank_));
+        received.from < size() && is_needed(received.from) && !connects(rank_, received.from);
+    const std::optional<Verdict> verdict = judge(received, hello(received.from, rank_));
     return verdict == Verdict::kWelcome && !is_awaited ? Verdict::kWrongRank : verdict;
   }
 
@@ -152,12 +152,12 @@ class TcpFormation {
   void pick_incoming() {
     std::vector<PendingConnection> still_waiting;
     for (PendingConnection& pending : pending_.waiting()) {
-      const std::optional<Hello> said = pending.incoming.hello();
-      const std::optional<Verdict> verdict = said ? verdict_on(*said) : std::nullopt;
+      const std::optional<Hello> received = pending.incoming.hello();
+      const std::optional<Verdict> verdict = received ? verdict_on(*received) : std::nullopt;
       if (!verdict) {
         still_waiting.push_back(std::move(pending));
       } else if (pending.incoming.answer(*verdict) && *verdict == Verdict::kWelcome) {
-        connections_.peers[said->from].channel = pending.incoming.take_channel();
+        connections_.peers[received->from].channel = pending.incoming.take_channel();
       } else if (*verdict == Verdict::kWrongKey || *verdict == Verdict::kWrongRank) {
         pending_.note_refusal(pending, *verdict == Verdict::kWrongKey
                                            ? "it has another key for this view"

@@ -417,7 +417,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   const Instant begun = monotonic_now();
   std::optional<std::vector<parameter_server::StateVersion>> versions;
   while (!(versions = clients_->states_arrived())) {
-    const Duration silence = monotonic_now() - std::max(begun, clients_->state_came());
+    const Duration silence = monotonic_now() - std::max(begun, clients_->state_received_at());
     if (silence > kStateTimeout || (view_came_ && !is_told_to_leave())) {
       return std::nullopt;  // a shard may be lost: the next view shows it
     }

@@ -135,7 +135,7 @@ Result<void> PsServers::meet(const elastic::View& view) {
 }
 
 const std::string& PsServers::second_address(std::uint32_t shard) const {
-  return servers_[placement_.second_of(shard)]->address.followers[shard % shards_];
+  return servers_[placement_.initial_follower_of(shard)]->address.followers[shard % shards_];
 }
 
 std::optional<std::string> PsServers::leader_address(std::uint32_t shard) const {
@@ -143,8 +143,9 @@ std::optional<std::string> PsServers::leader_address(std::uint32_t shard) const 
   if (!leader) {
     return std::nullopt;
   }
-  return *leader == placement_.home_of(shard) ? servers_[*leader]->address.shards[shard % shards_]
-                                              : second_address(shard);
+  return *leader == placement_.initial_leader_of(shard)
+             ? servers_[*leader]->address.shards[shard % shards_]
+             : second_address(shard);
 }
 
 std::string PsServers::follower_address(std::uint32_t shard) const {

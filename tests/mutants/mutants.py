@@ -326,7 +326,7 @@ PARAMETER_SERVER = [
         ("flow-repushes", "after a reconnection what was pushed is not pushed again",
          "  for (Held& held : leases_) {\n    held.pushed = 0;\n  }\n", ""),
         ("flow-rest-untold", "after a reconnection nobody is told that the worker rests",
-         "  told_through_ = 0;  // that we rest\n", ""),
+         "  rest_reported_through_ = 0;  // Rest is sent again\n", ""),
         ("flow-past", "a lease of the present round is dropped as past",
          "shard.held > *lease.version;", "shard.held >= *lease.version;"),
     ),

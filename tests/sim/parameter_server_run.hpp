@@ -113,7 +113,7 @@ class PsRun {
   std::map<std::uint32_t, MemberId> servers_;  // by index
   std::map<MemberId, Instant> last_order_;     // to a server's shards
   ViewId met_by_first_{};                      // the newest view that shard 0's leader has met
-  bool told_quiet_ = true;
+  bool quiet_reported_ = true;
   bool has_begun_ = false;  // the job has had a view
 };
 

@@ -53,11 +53,11 @@ Duration PsShards::some_time() {
 }
 
 std::uint32_t PsShards::host_of(std::uint32_t shard, std::uint32_t place) const {
-  return place == 0 ? placement_.home_of(shard) : placement_.second_of(shard);
+  return place == 0 ? placement_.initial_leader_of(shard) : placement_.initial_follower_of(shard);
 }
 
 std::uint32_t PsShards::leader_of(std::uint32_t shard) const {
-  return placement_.leader_of(shard) == placement_.home_of(shard) ? 0 : 1;
+  return placement_.leader_of(shard) == placement_.initial_leader_of(shard) ? 0 : 1;
 }
 
 void PsShards::publish(const std::set<MemberId>& roster) {
@@ -227,7 +227,7 @@ bool PsShards::lose(std::uint32_t server, bool dies) {
       PsReplica& replica = at(s, i);
       replica.is_alive = replica.is_alive && host_of(s, i) != server;
     }
-    if (placement_.home_of(s) == server && !cut_after_.contains(s)) {
+    if (placement_.initial_leader_of(s) == server && !cut_after_.contains(s)) {
       const std::uint64_t last = at(s, 0).sent.last();
       cut_after_[s] = last - std::min<std::uint64_t>(last, random_.below(4));
     }

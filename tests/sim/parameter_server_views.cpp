@@ -167,7 +167,7 @@ void PsRun::on_met(MemberId id, const elastic::View& view) {
         shards_.meet_all(index);
         if (is_first && host_of_first_shard() == id) {  // the server still has the shard
           met_by_first_ = met;
-          told_quiet_ = true;
+          quiet_reported_ = true;
         }
       });
     }
@@ -193,7 +193,7 @@ void PsRun::on_held(MemberId id) {
     order(id, [this, place = shards_.leader_of(0)] {
       if (shards_.at(0, place).is_alive && shards_.at(0, place).leads) {
         (void)shards_.tell(0, place, {.kind = ShardEventKind::kHold}, 0);
-        told_quiet_ = false;
+        quiet_reported_ = false;
       }
     });
   }
@@ -212,8 +212,8 @@ void PsRun::check_quiet() {
   if (first.core.leases()->is_over() && !std::exchange(first.told_over, true)) {
     members_->finished(*host_of_first_shard());
   }
-  if (!told_quiet_ && first.core.leases()->is_quiet()) {
-    told_quiet_ = true;
+  if (!quiet_reported_ && first.core.leases()->is_quiet()) {
+    quiet_reported_ = true;
     ++result_.quiet_moments;
     members_->quiet(*host_of_first_shard(), met_by_first_);
   }

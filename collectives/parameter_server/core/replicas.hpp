@@ -34,24 +34,27 @@ class Placement {
   void lose(std::uint32_t server) { lost_.insert(server); }
   [[nodiscard]] const std::set<std::uint32_t>& lost() const { return lost_; }
 
-  [[nodiscard]] std::uint32_t home_of(std::uint32_t shard) const { return shard / per_server_; }
+  [[nodiscard]] std::uint32_t initial_leader_of(std::uint32_t shard) const {
+    return shard / per_server_;
+  }
   /// The server of its first follower.
-  [[nodiscard]] std::uint32_t second_of(std::uint32_t shard) const {
-    return (home_of(shard) + 1) % servers_;
+  [[nodiscard]] std::uint32_t initial_follower_of(std::uint32_t shard) const {
+    return (initial_leader_of(shard) + 1) % servers_;
   }
   /// The server of its leader; nothing if the shard is lost.
   [[nodiscard]] std::optional<std::uint32_t> leader_of(std::uint32_t shard) const {
-    if (!lost_.contains(home_of(shard))) {
-      return home_of(shard);
+    if (!lost_.contains(initial_leader_of(shard))) {
+      return initial_leader_of(shard);
     }
-    return has_followers_ && !lost_.contains(second_of(shard)) ? std::optional(second_of(shard))
-                                                               : std::nullopt;
+    return has_followers_ && !lost_.contains(initial_follower_of(shard))
+               ? std::optional(initial_follower_of(shard))
+               : std::nullopt;
   }
   /// The server of its follower; nothing if there is no follower (any more).
   [[nodiscard]] std::optional<std::uint32_t> follower_of(std::uint32_t shard) const {
-    const bool both =
-        has_followers_ && !lost_.contains(home_of(shard)) && !lost_.contains(second_of(shard));
-    return both ? std::optional(second_of(shard)) : std::nullopt;
+    const bool both = has_followers_ && !lost_.contains(initial_leader_of(shard)) &&
+                      !lost_.contains(initial_follower_of(shard));
+    return both ? std::optional(initial_follower_of(shard)) : std::nullopt;
   }
   /// Some shard has no leader.
   [[nodiscard]] bool is_torn() const {

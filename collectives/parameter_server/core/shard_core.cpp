@@ -136,9 +136,9 @@ Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
   const SliceSet& applied = order_.applied();
   const bool is_known = plan_.rewound() ? *plan_.rewound() == rewind : !leases_;
   const bool is_kept = std::find(cuts_.begin(), cuts_.end(), rewind.to) != cuts_.end();
-  const bool is_here =
+  const bool is_at_rewind =
       applied.prefix() == rewind.at && applied.count() == rewind.at && order_.staged() == 0;
-  if (!options_.divergence.falls_back || !is_known || !is_kept || !is_here ||
+  if (!options_.divergence.falls_back || !is_known || !is_kept || !is_at_rewind ||
       rewind.to >= rewind.at || !plan_.is_border(rewind.at)) {
     return Error{Errc::kInvalidInput, "a worker that goes back to what there is not"};
   }

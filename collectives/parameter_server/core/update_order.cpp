@@ -104,7 +104,7 @@ Result<PushOutcome> UpdateOrder::pushed(const Push& push) {
   }
   PushOutcome outcome;
   outcome.fate = fate.value();
-  Worker& worker = heard_of(push.worker, push.clock);
+  Worker& worker = note_clock(push.worker, push.clock);
   if (push.wanted) {
     worker.wanted = push.wanted;
   }
@@ -121,7 +121,7 @@ Result<PushOutcome> UpdateOrder::pushed(const Push& push) {
 }
 
 std::vector<MemberId> UpdateOrder::pulled(MemberId id, std::uint64_t clock, std::uint64_t wanted) {
-  heard_of(id, clock).wanted = wanted;
+  note_clock(id, clock).wanted = wanted;
   return take_answers();
 }
 
@@ -140,7 +140,7 @@ std::vector<MemberId> UpdateOrder::gone(MemberId id) {
 
 /// Clocks are part of the messages and so the same on every shard. If each shard counted by itself,
 /// two shards could make two workers wait for each other.
-UpdateOrder::Worker& UpdateOrder::heard_of(MemberId id, std::uint64_t clock) {
+UpdateOrder::Worker& UpdateOrder::note_clock(MemberId id, std::uint64_t clock) {
   Worker& worker = workers_[id];
   worker.clock = std::max(worker.clock, clock);
   worker.works = true;

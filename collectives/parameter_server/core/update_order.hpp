@@ -110,7 +110,7 @@ class UpdateOrder {
   Update apply_one(const Push& push);
   Update apply_round();
   [[nodiscard]] Update update_of(std::vector<std::uint64_t> slices) const;
-  Worker& heard_of(MemberId worker, std::uint64_t clock);
+  Worker& note_clock(MemberId worker, std::uint64_t clock);
   [[nodiscard]] std::optional<std::uint64_t> slowest() const;
   [[nodiscard]] bool may_go_on(const Worker& worker) const;
   [[nodiscard]] std::vector<MemberId> take_answers();

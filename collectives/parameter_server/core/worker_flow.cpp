@@ -33,7 +33,7 @@ void WorkerFlow::reconnected(std::uint32_t shard) {
   for (Held& held : leases_) {
     held.pushed = 0;
   }
-  told_through_ = 0;  // that we rest
+  rest_reported_through_ = 0;  // Rest is sent again
 }
 
 bool WorkerFlow::may_greet(std::uint32_t shard) const {
@@ -49,7 +49,7 @@ void WorkerFlow::recorded() {
   leases_.pop_front();
 }
 
-bool WorkerFlow::anything_asked() const {
+bool WorkerFlow::awaits_answers() const {
   return std::any_of(shards_.begin(), shards_.end(),
                      [](const Shard& shard) { return shard.asked.has_value(); });
 }
@@ -59,7 +59,7 @@ bool WorkerFlow::is_ready(const Lease& lease) const {
     return true;
   }
   if (!lease.version) {
-    return has_parameters_ && !anything_asked();
+    return has_parameters_ && !awaits_answers();
   }
   return has_parameters_ && std::all_of(shards_.begin(), shards_.end(), [&](const Shard& shard) {
            return shard.held == *lease.version;
@@ -102,7 +102,7 @@ std::optional<FlowAction> WorkerFlow::adopt() {
       adopted.shards.push_back(i);
     }
   }
-  if (adopted.shards.empty() || anything_asked()) {
+  if (adopted.shards.empty() || awaits_answers()) {
     return std::nullopt;
   }
   for (Shard& shard : shards_) {
@@ -131,8 +131,8 @@ std::uint64_t WorkerFlow::ask(const std::vector<std::uint32_t>& shards, std::uin
 /// version that this push leads to.
 bool WorkerFlow::shows_arrival(const Shard& shard, std::uint64_t version) {
   const bool is_awaited = shard.asked && shard.asked_for >= version;
-  const bool is_here = shard.arrived && *shard.arrived >= version;
-  return version > 0 && (is_awaited || is_here);
+  const bool has_arrived = shard.arrived && *shard.arrived >= version;
+  return version > 0 && (is_awaited || has_arrived);
 }
 
 FlowAction WorkerFlow::compute(std::size_t place) {
@@ -227,9 +227,9 @@ FlowAction WorkerFlow::next() {
   if (auto action = fetch()) {
     return std::move(*action);
   }
-  if (leases_.empty() && unanswered_.empty() && !anything_asked() &&
-      done_through_ > told_through_) {
-    told_through_ = done_through_;
+  if (leases_.empty() && unanswered_.empty() && !awaits_answers() &&
+      done_through_ > rest_reported_through_) {
+    rest_reported_through_ = done_through_;
     has_parameters_ = false;  // they become outdated meanwhile
     return flow::Rest{};
   }

@@ -110,7 +110,7 @@ class WorkerFlow {
     bool again = false;        // it was pushed before, and the push may be lost
   };
 
-  [[nodiscard]] bool anything_asked() const;
+  [[nodiscard]] bool awaits_answers() const;
   [[nodiscard]] bool is_ready(const Lease& lease) const;
   [[nodiscard]] bool is_repeatable(const Lease& lease) const;
   [[nodiscard]] bool is_past(const Lease& lease) const;
@@ -130,7 +130,7 @@ class WorkerFlow {
   std::vector<Held> unanswered_;  // pushed, and over when the next answers are adopted
   std::set<std::uint64_t> over_;  // serials above done_through_
   std::uint64_t done_through_ = 0;
-  std::uint64_t told_through_ = 0;  // reported with Rest
+  std::uint64_t rest_reported_through_ = 0;  // done_through_ of the last Rest
   std::uint64_t received_ = 0;
   std::uint64_t questions_ = 0;  // number of questions so far
 };

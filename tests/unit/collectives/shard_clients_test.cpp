@@ -243,16 +243,16 @@ TEST_F(ShardClientsTest, EveryPartOfAStateIsProgress) {
   clients_->pull_states();
   const Bytes state = state_of(1, question(1));
   const Instant begun = monotonic_now();
-  EXPECT_LT(clients_->state_came(), begun);
+  EXPECT_LT(clients_->state_received_at(), begun);
   say(half_of(state));
-  const Instant half = clients_->state_came();
+  const Instant half = clients_->state_received_at();
   EXPECT_GE(half, begun);
   clients_->wait(monotonic_now());
-  EXPECT_EQ(clients_->state_came(), half) << "nothing came";
+  EXPECT_EQ(clients_->state_received_at(), half) << "nothing came";
   const Instant repeated = monotonic_now();
   clients_->pull_states();
   say(rest_of(state));
-  EXPECT_GE(clients_->state_came(), repeated) << "of what is thrown away, too";
+  EXPECT_GE(clients_->state_received_at(), repeated) << "of what is thrown away, too";
 }
 
 class StillState final : public ShardState {
