@@ -54,15 +54,15 @@ bool is_impossible(const Hello& hello) {
          is_nobodys(value(hello.view));
 }
 
-bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers, ViewId last_view) {
-  const bool is_sound = told.phase == ResumePhase::kStopped &&
-                        told.last->dispute == Dispute::kNone && !told.last->contradicts_itself;
+bool holds_newest_state(MemberId id, const Resume& report, const Peers& peers, ViewId last_view) {
+  const bool is_sound = report.phase == ResumePhase::kStopped &&
+                        report.last->dispute == Dispute::kNone && !report.last->contradicts_itself;
   if (!is_sound) {
     return false;
   }
   const auto has_more = [&](Step committed, ViewId view) {
-    const bool is_other_state = view > told.view->id || view == ViewId{};
-    return committed > told.committed || (committed == told.committed && is_other_state);
+    const bool is_other_state = view > report.view->id || view == ViewId{};
+    return committed > report.committed || (committed == report.committed && is_other_state);
   };
   return std::ranges::none_of(peers, [&](const Peers::value_type& entry) {
     const auto& [other, peer] = entry;
@@ -113,8 +113,8 @@ bool all_run_on(const Membership& membership) {
   }
   const View& view = *membership.view();
   return std::ranges::all_of(view.members, [&](const ViewMember& member) {
-    const Resume& told = *membership.at(member.id).resume;
-    return told.phase == ResumePhase::kRunning && told.view->id == view.id;
+    const Resume& report = *membership.at(member.id).resume;
+    return report.phase == ResumePhase::kRunning && report.view->id == view.id;
   });
 }
 

@@ -35,7 +35,7 @@ namespace mayfly::elastic {
 /// have been computed twice with different bits: then the state of the later view counts, or that
 /// of a worker that has been in no view. Not for parameter servers, which count steps that no
 /// member here holds.
-[[nodiscard]] bool holds_newest_state(MemberId id, const Resume& told, const Peers& peers,
+[[nodiscard]] bool holds_newest_state(MemberId id, const Resume& report, const Peers& peers,
                                       ViewId last_view);
 
 /// Updates a member's report with a message that the member sends later; messages that do not
@@ -59,7 +59,7 @@ class ReturnWatch {
   /// The waiting begins.
   void begin(Instant now);
   /// A member has reported.
-  void heard(Instant now) { first_return_ = first_return_.value_or(now); }
+  void on_report(Instant now) { first_return_ = first_return_.value_or(now); }
   /// When the first member reported since begin(); there must have been one.
   [[nodiscard]] Instant first_return() const;
   /// The waiting is over: every member has returned, or resume_timeout has passed since the first

@@ -125,11 +125,11 @@ void Coordinator::dispatch(const CoordinatorEvent& event) {
                  [this](const ev::DrainAsked& e) { on_drain_asked(e.member, e.reason); },
                  [this](const ev::PauseAsked& e) {
                    // A standby without a job has nothing to pause, and no log of the job.
-                   if (term_.job() != 0 && end_.ask_pause(e.pause)) {
+                   if (term_.job() != 0 && end_.request_pause(e.pause)) {
                      outbox_.append(log_record::Paused{e.pause});
                    }
                  },
-                 [this](const ev::StopAsked& e) { end_.ask_stop(e.reason); },
+                 [this](const ev::StopAsked& e) { end_.request_stop(e.reason); },
                  [this](const ev::FailAsked& e) {
                    if (phase_ != JobPhase::kEnded && !end_.has_ended_before()) {
                      end({Outcome::kFailed, e.reason, false});
@@ -181,7 +181,7 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
   }
   const MemberId id = term_.new_member_id();
   membership_.connect(id, event.hello, now_);
-  detector_.heard(id, now_);
+  detector_.on_message(id, now_);
   outbox_.add(coordinator_effect::Accept{event.connection, id});
   outbox_.send(id, term_.welcome(id, membership_.view().has_value()));
   outbox_.note("connected", id, event.hello.host);
@@ -211,7 +211,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
     collect();
   }
   membership_.take_back(id, hello, is_in_charge());
-  detector_.heard(id, now_);
+  detector_.on_message(id, now_);
   outbox_.add(coordinator_effect::Accept{event.connection, id});
   outbox_.send(id, term_.welcome_back(id));
   outbox_.note(hello.joins_again ? "joins_again" : "returned", id, hello.host);
@@ -237,7 +237,7 @@ void Coordinator::on_received(MemberId id, const Message& message) {
   if (phase_ == JobPhase::kEnded || peer->phase() == Peer::Phase::kDismissed) {
     return;
   }
-  detector_.heard(id, now_);
+  detector_.on_message(id, now_);
   if (peer->phase() == Peer::Phase::kReturning) {
     on_message_of_returning(id, *peer, message);
   } else {
@@ -254,9 +254,9 @@ void Coordinator::on_sentinel_beat(const coordinator_event::SentinelBeat& event)
     detector_.stopped(event.member);
     return;
   }
-  detector_.heard(event.member, now_);
+  detector_.on_message(event.member, now_);
   if (event.position) {
-    stalls_.heard(event.member, *event.position, now_);
+    stalls_.on_heartbeat(event.member, *event.position, now_);
   }
 }
 
@@ -267,7 +267,7 @@ void Coordinator::on_drain_asked(MemberId id, const std::string& reason) {
     return;
   }
   const bool is_spare = peer->phase() == Peer::Phase::kLoading;
-  if (!is_spare && !end_.is_stop_asked() && !leaves_somebody(membership_.peers(), id)) {
+  if (!is_spare && !end_.is_stop_requested() && !leaves_somebody(membership_.peers(), id)) {
     outbox_.note("drain_refused", id, "it would leave no member");
     return;
   }
@@ -340,9 +340,9 @@ void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume)
   if (last && resume.view && resume.view->id == last->id && resume.is_active) {
     quorum_.view_is_active();
   }
-  membership_.heard_of(resume.committed);
+  membership_.raise_committed(resume.committed);
   if (phase_ == JobPhase::kResuming) {
-    returns_.heard(now_);
+    returns_.on_report(now_);
   } else {
     place_late(id, peer);
   }
@@ -482,7 +482,7 @@ void Coordinator::on_view_wanted(MemberId id, const Peer& peer, ViewId view) {
   if (membership_.is_active_in(id, view) && !peer.formed) {
     outbox_.send(id, NewView{*membership_.view()});
     if (phase_ == JobPhase::kStopping) {  // it ignored the Stop of a view that it did not have yet
-      tell_to_stop({id}, !change_.is_immediate());
+      send_stop({id}, !change_.is_immediate());
     }
   }
 }

@@ -131,13 +131,13 @@ class Coordinator {
   void evict(const Accusation& accused, const std::string& kind = "evicted");
   void evict_all(const std::vector<Accusation>& accused);
   void remove(MemberId id, const std::string& why);
-  void dismiss(MemberId id, const Dismiss& told);
+  void dismiss(MemberId id, const Dismiss& message);
   void dismiss_leavers();
 
   // From one view to the next.
   void start_planned_change();
   void begin_change(bool immediate, ChangeCause cause, std::vector<MemberId> members = {});
-  void tell_to_stop(std::vector<MemberId> members, bool at_boundary);
+  void send_stop(std::vector<MemberId> members, bool at_boundary);
   void check_stop_deadline();
   void go_on();
   void wait(const std::string& detail);

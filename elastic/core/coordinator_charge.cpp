@@ -48,13 +48,13 @@ void Coordinator::take_charge_if_due() {
     return;
   }
   const bool is_alone = membership_.peers().empty() && returns_.is_over(membership_, now_);
-  if (options_.quorum && end_.is_stop_asked() && is_alone) {
+  if (options_.quorum && end_.is_stop_requested() && is_alone) {
     // There is no member to stop. The job may continue under another coordinator. If this one
     // continued to wait, it would end the job as soon as the members connected to it.
     end(*end_.decide(membership_, false));
     return;
   }
-  if (!returns_.is_due(membership_, end_.is_stop_asked(), now_)) {
+  if (!returns_.is_due(membership_, end_.is_stop_requested(), now_)) {
     return;
   }
   const auto lack = quorum_.reason_to_wait(membership_);
@@ -121,7 +121,7 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
     return;
   }
   if (phase_ == JobPhase::kStopping) {
-    tell_to_stop({id}, !change_.is_immediate());
+    send_stop({id}, !change_.is_immediate());
   } else {
     phase_ = JobPhase::kRunning;
     begin_change(true, ChangeCause::kLost);

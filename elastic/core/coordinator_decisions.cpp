@@ -18,7 +18,7 @@ void Coordinator::advance() {
   if (phase_ == JobPhase::kEnded || phase_ == JobPhase::kResuming) {
     return;
   }
-  const bool may_end = end_.is_stop_asked() && !membership_.is_anyone_active();
+  const bool may_end = end_.is_stop_requested() && !membership_.is_anyone_active();
   if (!may_end) {  // otherwise a leaving member may have to write the last checkpoint: see go_on()
     dismiss_leavers();
   }
@@ -73,7 +73,7 @@ void Coordinator::lose(MemberId id, const std::string& detail, bool still_connec
 }
 
 void Coordinator::evict(const Accusation& accused, const std::string& kind) {
-  outbox_.send(accused.member, Dismiss{accused.told, false, accused.reason, true});
+  outbox_.send(accused.member, Dismiss{accused.dismissal, false, accused.reason, true});
   membership_.fence(accused.member);
   outbox_.add(coordinator_effect::Disconnect{accused.member});
   outbox_.note(kind, accused.member, accused.reason);
@@ -102,11 +102,11 @@ void Coordinator::remove(MemberId id, const std::string& why) {
   }
 }
 
-void Coordinator::dismiss(MemberId id, const Dismiss& told) {
+void Coordinator::dismiss(MemberId id, const Dismiss& message) {
   membership_.dismiss(id);
   detector_.forget(id);
   stalls_.forget(id);
-  outbox_.send(id, told);
+  outbox_.send(id, message);
 }
 
 void Coordinator::dismiss_leavers() {
@@ -131,11 +131,11 @@ void Coordinator::dismiss_leavers() {
 // From one view to the next.
 
 void Coordinator::start_planned_change() {
-  if (end_.is_stop_asked()) {
+  if (end_.is_stop_requested()) {
     if (!end_.is_finishing()) {  // otherwise the members detect by themselves that the job is over
       begin_change(false, ChangeCause::kStop);
     }
-  } else if (end_.is_pause_asked()) {
+  } else if (end_.is_pause_requested()) {
     begin_change(false, ChangeCause::kPause);
   } else if (auto planned = planned_change(membership_, now_, options_.start_together)) {
     begin_change(false, planned->cause, std::move(planned->members));
@@ -146,17 +146,17 @@ void Coordinator::begin_change(bool immediate, ChangeCause cause, std::vector<Me
   ENSURE(membership_.view() && (phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping),
          "only a published view can end");
   const bool is_ending = std::exchange(phase_, JobPhase::kStopping) == JobPhase::kStopping;
-  const ViewChange::Tell tell =
+  const ViewChange::StopOrder order =
       is_ending ? change_.add(now_, immediate, cause, std::move(members))
                 : change_.begin(now_, membership_.view()->id, immediate, cause, std::move(members));
-  if (tell != ViewChange::Tell::kNothing) {
-    tell_to_stop(membership_.active(), tell == ViewChange::Tell::kAtBoundary);
+  if (order != ViewChange::StopOrder::kNone) {
+    send_stop(membership_.active(), order == ViewChange::StopOrder::kAtBoundary);
   }
 }
 
-void Coordinator::tell_to_stop(std::vector<MemberId> members, bool at_boundary) {
+void Coordinator::send_stop(std::vector<MemberId> members, bool at_boundary) {
   const auto stays = [this, at_boundary](MemberId id) {
-    return at_boundary && !end_.is_asked() && !membership_.at(id).is_leaving();
+    return at_boundary && !end_.is_requested() && !membership_.at(id).is_leaving();
   };
   const auto others = std::stable_partition(members.begin(), members.end(), stays);
   const Stop stop{membership_.view()->id, at_boundary, false};
@@ -170,7 +170,7 @@ void Coordinator::check_stop_deadline() {
   }
   if (!change_.is_immediate()) {  // some members stopped or disagree: no boundary is reached
     change_.insist(now_);
-    tell_to_stop(membership_.active(), false);
+    send_stop(membership_.active(), false);
     return;
   }
   for (const MemberId id : membership_.active()) {
@@ -193,7 +193,7 @@ void Coordinator::go_on() {
     end(*ending);
     return;
   }
-  if (end_.is_pause_asked() && !end_.is_finishing()) {
+  if (end_.is_pause_requested() && !end_.is_finishing()) {
     if (std::exchange(phase_, JobPhase::kPaused) != JobPhase::kPaused) {
       change_.forget();
       quota_.met();
@@ -331,7 +331,7 @@ void Coordinator::judge_stalls() {
 }
 
 void Coordinator::judge_speeds() {
-  if (!is_undisturbed() || end_.is_asked()) {
+  if (!is_undisturbed() || end_.is_requested()) {
     return;
   }
   const SpeedJudge::Verdict verdict = speeds_.judge(now_, membership_);

@@ -20,7 +20,7 @@ FailureDetector::FailureDetector(Duration silence_max, Duration starved_max)
   ENSURE(silence_max > Duration::zero(), "the shortest suspicious silence must be positive");
 }
 
-void FailureDetector::heard(MemberId member, Instant now) {
+void FailureDetector::on_message(MemberId member, Instant now) {
   const auto [place, is_new] = watched_.try_emplace(member);
   Watched& watched = place->second;
   if (is_new) {
@@ -59,9 +59,9 @@ void FailureDetector::forget(MemberId member) {
 }
 
 std::vector<MemberId> FailureDetector::suspects(Instant now) {
-  const Duration gap = has_looked_ ? now - last_look_ : Duration::zero();
-  has_looked_ = true;
-  last_look_ = now;
+  const Duration gap = has_checked_ ? now - last_check_ : Duration::zero();
+  has_checked_ = true;
+  last_check_ = now;
   own_pause_ = Duration::zero();
   if (gap * kLooksPerSilence > silence_max_) {
     own_pause_ = gap;

@@ -32,8 +32,8 @@ class FailureDetector {
 
   /// A message or heartbeat of the member arrived; the first one starts watching it. Instants never
   /// go back.
-  void heard(MemberId member, Instant now);
-  /// The member's process is stopped, until heard() is called again.
+  void on_message(MemberId member, Instant now);
+  /// The member's process is stopped, until on_message() is called again.
   void stopped(MemberId member);
   /// Its machine acknowledged something that was sent after the member had fallen silent.
   void host_answers(MemberId member, Instant now);
@@ -72,8 +72,8 @@ class FailureDetector {
 
   Duration silence_max_;
   Duration starved_max_;
-  Instant last_look_;
-  bool has_looked_ = false;
+  Instant last_check_;
+  bool has_checked_ = false;
   Duration own_pause_{};
   std::optional<Instant> listening_since_;  // since the end of this process's last pause
   MemberMap<Watched> watched_;

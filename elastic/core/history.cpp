@@ -145,10 +145,10 @@ std::string history_line(Duration since_start, const MemberEvent& event) {
           return history_line(since_start, "loaded", {},
                               fmt::format("after step {}", value(e.committed)));
         } else if constexpr (std::is_same_v<E, me::TrainerStopped>) {
-          return history_line(
-              since_start, "trainer_stopped", {},
-              fmt::format("view {} after step {}{} {}", value(e.told.view), value(e.told.committed),
-                          e.told.failed ? ", failed" : "", e.told.detail));
+          return history_line(since_start, "trainer_stopped", {},
+                              fmt::format("view {} after step {}{} {}", value(e.report.view),
+                                          value(e.report.committed),
+                                          e.report.failed ? ", failed" : "", e.report.detail));
         } else if constexpr (kIsOneOf<E, me::GroupFormed, me::StateSynced>) {
           constexpr bool kFormed = std::is_same_v<E, me::GroupFormed>;
           return history_line(since_start, kFormed ? "formed" : "synced", {},

@@ -99,16 +99,16 @@ void WorkerQuota::extend_deadlines(Duration pause, Instant now) {
 }
 
 void JobEnd::restore(const LogContents& contents) {
-  pause_asked_ = contents.is_paused;
+  pause_requested_ = contents.is_paused;
   before_ = contents.ended;
 }
 
-bool JobEnd::ask_pause(bool pause) {
-  return std::exchange(pause_asked_, pause) != pause;
+bool JobEnd::request_pause(bool pause) {
+  return std::exchange(pause_requested_, pause) != pause;
 }
 
-void JobEnd::ask_stop(const std::string& reason) {
-  stop_asked_ = stop_asked_.value_or(reason);
+void JobEnd::request_stop(const std::string& reason) {
+  stop_requested_ = stop_requested_.value_or(reason);
 }
 
 std::optional<JobEnd::Ending> JobEnd::decide(const Membership& membership, bool can_go_on) {
@@ -117,8 +117,8 @@ std::optional<JobEnd::Ending> JobEnd::decide(const Membership& membership, bool 
     return Ending{Outcome::kDone, "", true};
   }
   const bool may_finish = finished > 0 && can_go_on;
-  if (stop_asked_ && (!may_finish || std::exchange(is_finishing_, true))) {
-    return Ending{Outcome::kStopped, *stop_asked_, membership.view().has_value()};
+  if (stop_requested_ && (!may_finish || std::exchange(is_finishing_, true))) {
+    return Ending{Outcome::kStopped, *stop_requested_, membership.view().has_value()};
   }
   return std::nullopt;
 }

@@ -61,13 +61,13 @@ class JobEnd {
   void restore(const LogContents& contents);
 
   /// A request to pause or resume; true if it changes anything.
-  [[nodiscard]] bool ask_pause(bool pause);
+  [[nodiscard]] bool request_pause(bool pause);
   /// A request to stop; the first reason counts.
-  void ask_stop(const std::string& reason);
-  [[nodiscard]] bool is_pause_asked() const { return pause_asked_; }
-  [[nodiscard]] bool is_stop_asked() const { return stop_asked_.has_value(); }
+  void request_stop(const std::string& reason);
+  [[nodiscard]] bool is_pause_requested() const { return pause_requested_; }
+  [[nodiscard]] bool is_stop_requested() const { return stop_requested_.has_value(); }
   /// The job is to pause or stop, so stopping members are not expected to compute in the next view.
-  [[nodiscard]] bool is_asked() const { return pause_asked_ || stop_asked_; }
+  [[nodiscard]] bool is_requested() const { return pause_requested_ || stop_requested_; }
   /// The job is to be stopped, but some members have committed its last step: in one more view the
   /// other members receive that state, and the job is done.
   [[nodiscard]] bool is_finishing() const { return is_finishing_; }
@@ -81,8 +81,8 @@ class JobEnd {
   [[nodiscard]] Ending once_more(const Membership& membership) const;
 
  private:
-  bool pause_asked_ = false;
-  std::optional<std::string> stop_asked_;
+  bool pause_requested_ = false;
+  std::optional<std::string> stop_requested_;
   bool is_finishing_ = false;
   std::optional<log_record::JobEnded> before_;
 };

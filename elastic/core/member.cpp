@@ -167,31 +167,31 @@ Member::Effects Member::turn_away(const Refused& refused) {
 }
 
 Resume Member::resume() const {
-  Resume told;
-  told.incarnation = incarnation_;
+  Resume report;
+  report.incarnation = incarnation_;
   switch (phase_) {
-    case Phase::kLoading: told.phase = ResumePhase::kLoading; break;
-    case Phase::kWaiting: told.phase = view_ ? ResumePhase::kStopped : ResumePhase::kReady; break;
+    case Phase::kLoading: report.phase = ResumePhase::kLoading; break;
+    case Phase::kWaiting: report.phase = view_ ? ResumePhase::kStopped : ResumePhase::kReady; break;
     case Phase::kRunning:
-    case Phase::kStopping: told.phase = ResumePhase::kRunning; break;
+    case Phase::kStopping: report.phase = ResumePhase::kRunning; break;
     case Phase::kGone: UNREACHABLE("a member that is gone says nothing");
   }
-  told.committed = committed_;
-  told.is_active = is_active_;
-  told.view = view_;
-  told.last = last_;
-  told.state_bytes = state_bytes_;
-  told.has_caught_up = has_caught_up_;
-  told.held_before = phase_ == Phase::kWaiting ? MicrobatchSet{} : held_before_;
-  told.microbatch_ms = microbatch_ms_;
-  told.is_leaving = leave_reason_.has_value();
-  told.leave_reason = leave_reason_.value_or("");
+  report.committed = committed_;
+  report.is_active = is_active_;
+  report.view = view_;
+  report.last = last_;
+  report.state_bytes = state_bytes_;
+  report.has_caught_up = has_caught_up_;
+  report.held_before = phase_ == Phase::kWaiting ? MicrobatchSet{} : held_before_;
+  report.microbatch_ms = microbatch_ms_;
+  report.is_leaving = leave_reason_.has_value();
+  report.leave_reason = leave_reason_.value_or("");
   if (former_) {
-    told.is_active = former_->is_active;
-    told.view = former_->view;
-    told.last = former_->last;
+    report.is_active = former_->is_active;
+    report.view = former_->view;
+    report.last = former_->last;
   }
-  return told;
+  return report;
 }
 
 Member::Effects Member::on(const member_event::CoordinatorLost& /*event*/) {
@@ -282,30 +282,30 @@ Member::Effects Member::on(const member_event::Loaded& event) {
 }
 
 Member::Effects Member::on(const member_event::TrainerStopped& event) {
-  const Stopped& told = event.told;
-  if (!in_view(told.view)) {
+  const Stopped& report = event.report;
+  if (!in_view(report.view)) {
     return {};
   }
   phase_ = Phase::kWaiting;
-  committed_ = told.committed;
-  is_active_ = is_active_ || told.committed > view_->committed;
-  last_ = told;
+  committed_ = report.committed;
+  is_active_ = is_active_ || report.committed > view_->committed;
+  last_ = report;
   if (is_given_up_) {
-    return leave(told.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
+    return leave(report.finished ? DismissReason::kJobDone : DismissReason::kJobFailed,
                  kCoordinatorGone);
   }
-  return say(told);
+  return say(report);
 }
 
 Member::Effects Member::on(const member_event::Progressed& event) {
-  const Progress& told = event.told;
-  if (!in_view(told.view)) {
+  const Progress& report = event.report;
+  if (!in_view(report.view)) {
     return {};
   }
-  committed_ = told.committed;
-  is_active_ = is_active_ || told.committed > view_->committed;
-  microbatch_ms_ = told.microbatch_ms > 0 ? told.microbatch_ms : microbatch_ms_;
-  return say(told);
+  committed_ = report.committed;
+  is_active_ = is_active_ || report.committed > view_->committed;
+  microbatch_ms_ = report.microbatch_ms > 0 ? report.microbatch_ms : microbatch_ms_;
+  return say(report);
 }
 
 Member::Effects Member::on(const member_event::GroupFormed& event) {

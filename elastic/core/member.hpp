@@ -59,11 +59,11 @@ struct Loaded {
 /// The trainer left the view's group: because it was told to, at an agreed boundary, after the last
 /// step, or because the group broke.
 struct TrainerStopped {
-  Stopped told;
+  Stopped report;
 };
 /// The trainer has committed a step: the first of a view, then at most every 100 ms.
 struct Progressed {
-  Progress told;
+  Progress report;
 };
 struct GroupFormed {
   ViewId view{};

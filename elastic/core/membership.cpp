@@ -18,21 +18,21 @@ void place_beside(Peer& peer, Instant now) {
   join.connected = join.ready = now;
 }
 
-/// `told` is the report of a member that has a part in this coordinator's last view.
-void place_within(Peer& peer, MemberId id, const Resume& told, Instant now) {
-  if (const ViewMember* self = member_of(*told.view, id)) {
+/// `report` is the report of a member that has a part in this coordinator's last view.
+void place_within(Peer& peer, MemberId id, const Resume& report, Instant now) {
+  if (const ViewMember* self = member_of(*report.view, id)) {
     peer.observes = self->observes;
   }
-  peer.caught_up = told.has_caught_up ? std::optional(now) : std::nullopt;
+  peer.caught_up = report.has_caught_up ? std::optional(now) : std::nullopt;
   peer.donors.clear();  // unknown; an observer that lacks the state begins again
   peer.formed = peer.synced = true;
   // An observer may be one step behind. While it runs, it reports the view's steps, not its own.
-  peer.returned_behind = peer.lacks_state() || next(told.committed) < told.view->committed;
+  peer.returned_behind = peer.lacks_state() || next(report.committed) < report.view->committed;
   peer.came_beside_state = peer.came_beside_state || peer.returned_behind;
-  if (told.phase == ResumePhase::kRunning) {
-    peer.stopped.held = told.held_before;
+  if (report.phase == ResumePhase::kRunning) {
+    peer.stopped.held = report.held_before;
   } else {
-    peer.stopped = *told.last;
+    peer.stopped = *report.last;
   }
 }
 
@@ -299,7 +299,7 @@ std::optional<Step> Membership::amend_report(MemberId id, const Message& message
   ENSURE(member.phase() == Peer::Phase::kReturning && member.resume, "first it has to report");
   const std::optional<Step> committed = amend(*member.resume, message);
   if (committed) {
-    heard_of(*committed);
+    raise_committed(*committed);
   }
   return committed;
 }
@@ -320,38 +320,38 @@ bool Membership::place(MemberId id, Instant now) {
   Peer& peer = peers_.at(id);
   ENSURE(peer.phase() == Peer::Phase::kReturning && peer.resume,
          "a report gives a member its place");
-  const Resume told = *std::exchange(peer.resume, std::nullopt);
+  const Resume report = *std::exchange(peer.resume, std::nullopt);
   peer.joins_again = false;
-  peer.committed = told.committed;
-  peer.state_bytes = told.state_bytes;
-  peer.speed.add(now, told.microbatch_ms, 1, speed_sample_);
-  if (told.is_leaving) {
-    peers_.wants_to_leave(peer, told.leave_reason);
+  peer.committed = report.committed;
+  peer.state_bytes = report.state_bytes;
+  peer.speed.add(now, report.microbatch_ms, 1, speed_sample_);
+  if (report.is_leaving) {
+    peers_.wants_to_leave(peer, report.leave_reason);
   }
   peer.join.reset();
-  if (!has_part(told)) {
-    peer.loaded = told.committed;
+  if (!has_part(report)) {
+    peer.loaded = report.committed;
     peer.stopped = {};  // needed for the quorum's consent
-    peer.stopped.view = told.view ? told.view->id : ViewId{};
-    peer.stopped.contributed = !told.last || told.last->contributed;
+    peer.stopped.view = report.view ? report.view->id : ViewId{};
+    peer.stopped.contributed = !report.last || report.last->contributed;
     peers_.enter_phase(
-        peer, told.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading);
+        peer, report.phase == ResumePhase::kReady ? Peer::Phase::kReady : Peer::Phase::kLoading);
     place_beside(peer, now);
     return true;
   }
   if (!is_in_view(id) && steps_need_everybody_ &&
-      holds_newest_state(id, told, peers(), view_->id)) {
-    peer.stopped = *told.last;
+      holds_newest_state(id, report, peers(), view_->id)) {
+    peer.stopped = *report.last;
     peers_.enter_phase(peer, Peer::Phase::kReady);
     place_beside(peer, now);
     return true;
   }
-  if (!is_in_view(id) || (told.view->id != view_->id && told.phase == ResumePhase::kRunning)) {
+  if (!is_in_view(id) || (report.view->id != view_->id && report.phase == ResumePhase::kRunning)) {
     return false;
   }
   peers_.enter_phase(
-      peer, told.phase == ResumePhase::kRunning ? Peer::Phase::kActive : Peer::Phase::kStopped);
-  place_within(peer, id, told, now);
+      peer, report.phase == ResumePhase::kRunning ? Peer::Phase::kActive : Peer::Phase::kStopped);
+  place_within(peer, id, report, now);
   return true;
 }
 

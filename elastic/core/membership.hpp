@@ -31,8 +31,8 @@ using Candidates = std::vector<std::pair<MemberId, const Peer*>>;
 /// The decision to evict a member.
 struct Accusation {
   MemberId member{};
-  std::string reason;                            ///< readable; also sent to the member
-  DismissReason told = DismissReason::kEvicted;  ///< a reason for which is_eviction() is true
+  std::string reason;                                 ///< readable; also sent to the member
+  DismissReason dismissal = DismissReason::kEvicted;  ///< a reason for which is_eviction() is true
 };
 
 class Membership {
@@ -133,7 +133,7 @@ class Membership {
   /// A message that follows its report; returns the step that it reports as committed, if any.
   std::optional<Step> amend_report(MemberId id, const Message& message);
   /// A returning member holds the state after this step.
-  void heard_of(Step committed) { committed_ = std::max(committed_, committed); }
+  void raise_committed(Step committed) { committed_ = std::max(committed_, committed); }
   /// Members of the last view that have not reported yet.
   [[nodiscard]] std::vector<MemberId> missing() const;
   /// Gives a member the phase that its report describes. False if the job has continued without it:

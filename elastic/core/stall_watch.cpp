@@ -49,7 +49,7 @@ StallWatch::StallWatch(StallLimits limits) : limits_(limits) {
          "storage that all share is given more time, not less");
 }
 
-void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant now) {
+void StallWatch::on_heartbeat(MemberId member, const WorkerPosition& position, Instant now) {
   now_ = std::max(now_, now);
   const auto [place, is_new] = watched_.try_emplace(member, Watched{position, now});
   Watched& watched = place->second;
@@ -62,7 +62,7 @@ void StallWatch::heard(MemberId member, const WorkerPosition& position, Instant 
   }
   learn(before.activity, watched.still, now_);
   watched = Watched{position, watched.seen};
-  stuck_told_ = false;
+  stuck_reported_ = false;
 }
 
 void StallWatch::learn(Activity activity, Duration took, Instant now) {
@@ -92,7 +92,7 @@ void StallWatch::restart() {
   for (auto& [member, watched] : watched_) {
     watched = Watched{watched.position, watched.seen};
   }
-  stuck_told_ = false;
+  stuck_reported_ = false;
 }
 
 Duration StallWatch::report_limit(Activity activity) const {
@@ -159,16 +159,16 @@ Stall StallWatch::stall_of(MemberId member, const Watched& watched,
 }
 
 bool StallWatch::group_is_stuck(const std::vector<MemberId>& active) {
-  if (limits_.report_only || stuck_told_ || active.size() < 2) {
+  if (limits_.report_only || stuck_reported_ || active.size() < 2) {
     return false;
   }
   const Duration limit = evict_limit(Activity::kExchange);
-  stuck_told_ = std::ranges::all_of(active, [&](MemberId member) {
+  stuck_reported_ = std::ranges::all_of(active, [&](MemberId member) {
     const auto place = watched_.find(member);
     return place != watched_.end() && place->second.position.activity == Activity::kExchange &&
            place->second.still > limit;
   });
-  return stuck_told_;
+  return stuck_reported_;
 }
 
 std::optional<WorkerPosition> StallWatch::position(MemberId member) const {

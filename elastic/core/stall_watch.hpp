@@ -67,7 +67,7 @@ class StallWatch {
   explicit StallWatch(StallLimits limits);
 
   /// A heartbeat with the member's position arrived. Instants never go back.
-  void heard(MemberId member, const WorkerPosition& position, Instant now);
+  void on_heartbeat(MemberId member, const WorkerPosition& position, Instant now);
   /// Stops watching; unknown members are ignored.
   void forget(MemberId member);
   /// A new view: times without progress begin anew.
@@ -110,7 +110,7 @@ class StallWatch {
   std::array<History, kActivities> history_{};
   Instant now_;  // instant of the last heartbeat
   MemberMap<Watched> watched_;
-  bool stuck_told_ = false;
+  bool stuck_reported_ = false;
 };
 
 /// One readable line: the member, its activity, the time without progress, and the waiting members.

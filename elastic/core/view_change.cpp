@@ -31,8 +31,8 @@ const char* name_of(ChangeCause cause) {
   UNREACHABLE("every cause has a name");
 }
 
-ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
-                                   std::vector<MemberId> members) {
+ViewChange::StopOrder ViewChange::begin(Instant now, ViewId old_view, bool immediate,
+                                        ChangeCause cause, std::vector<MemberId> members) {
   ENSURE(old_view != ViewId{}, "only a published view can end");
   stop_is_immediate_ = false;
   stop_deadline_.reset();
@@ -55,19 +55,18 @@ ViewChange::Tell ViewChange::begin(Instant now, ViewId old_view, bool immediate,
   if (immediate) {
     return stop_now(now, cause);
   }
-  const bool know_it =
-      cause == ChangeCause::kFinish || is_unplanned(*change_);  // the members stop by themselves
-  return know_it ? Tell::kNothing : Tell::kAtBoundary;
+  const bool they_stop_themselves = cause == ChangeCause::kFinish || is_unplanned(*change_);
+  return they_stop_themselves ? StopOrder::kNone : StopOrder::kAtBoundary;
 }
 
-ViewChange::Tell ViewChange::add(Instant now, bool immediate, ChangeCause cause,
-                                 std::vector<MemberId> members) {
+ViewChange::StopOrder ViewChange::add(Instant now, bool immediate, ChangeCause cause,
+                                      std::vector<MemberId> members) {
   ENSURE(change_, "a view is stopped as part of a change");
   change_->members.insert(change_->members.end(), members.begin(), members.end());
-  return immediate ? stop_now(now, cause) : Tell::kNothing;
+  return immediate ? stop_now(now, cause) : StopOrder::kNone;
 }
 
-ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
+ViewChange::StopOrder ViewChange::stop_now(Instant now, ChangeCause cause) {
   if (stop_is_immediate_) {
     if (cause == ChangeCause::kLost) {
       if (!is_unplanned(*change_)) {  // only the abort was insisted on: the recovery begins here
@@ -75,7 +74,7 @@ ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
       }
       change_->cause = cause;
     }
-    return Tell::kNothing;
+    return StopOrder::kNone;
   }
   if (!is_unplanned(*change_)) {
     change_->detected = now;
@@ -84,7 +83,7 @@ ViewChange::Tell ViewChange::stop_now(Instant now, ChangeCause cause) {
   change_->told = now;
   stop_is_immediate_ = true;
   stop_deadline_ = now + stop_timeout_;
-  return Tell::kAtOnce;
+  return StopOrder::kAtOnce;
 }
 
 void ViewChange::insist(Instant now) {

@@ -1,8 +1,8 @@
 #pragma once
 
 // One change of view: from the event that ends a view, through the publication of the next one,
-// until all of its members have started. It records the instants and the deadline, and returns what
-// members must be told. Pure; one thread.
+// until all of its members have started. It records the instants and the deadline, and returns
+// which order to stop must be sent. Pure; one thread.
 
 #include <cstdint>
 #include <optional>
@@ -19,9 +19,9 @@ namespace mayfly::elastic {
 
 class ViewChange {
  public:
-  /// What the active members of the view that ends must be told now.
-  enum class Tell {
-    kNothing,     ///< nothing: they have been told, or detect it by themselves
+  /// The order to send to the active members of the view that ends.
+  enum class StopOrder {
+    kNone,        ///< they have an order, or detect the end by themselves
     kAtBoundary,  ///< to stop at the next step boundary
     kAtOnce       ///< to abort their group
   };
@@ -34,11 +34,11 @@ class ViewChange {
   /// A view must end; `immediate`: not at a boundary. `cause` and `members` as in Recovery.
   /// Replaces a change that is under way; a recovery whose view has not started becomes part of the
   /// new one.
-  [[nodiscard]] Tell begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
-                           std::vector<MemberId> members);
+  [[nodiscard]] StopOrder begin(Instant now, ViewId old_view, bool immediate, ChangeCause cause,
+                                std::vector<MemberId> members);
   /// Another cause arises while the view ends.
-  [[nodiscard]] Tell add(Instant now, bool immediate, ChangeCause cause,
-                         std::vector<MemberId> members);
+  [[nodiscard]] StopOrder add(Instant now, bool immediate, ChangeCause cause,
+                              std::vector<MemberId> members);
   /// No member has reported a failure, but some do not reach the boundary in time: all must be told
   /// to abort their group. The cause stays, unless a member is lost.
   void insist(Instant now);
@@ -94,7 +94,7 @@ class ViewChange {
   void check_invariants() const;
 
  private:
-  [[nodiscard]] Tell stop_now(Instant now, ChangeCause cause);
+  [[nodiscard]] StopOrder stop_now(Instant now, ChangeCause cause);
 
   Duration stop_timeout_;
   Duration dispute_timeout_;

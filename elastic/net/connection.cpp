@@ -57,10 +57,10 @@ void Connection::read_more() {
 }
 
 void Connection::handle_input(std::size_t count) {
-  if (!is_deaf_) {
+  if (!ignores_messages_) {
     reader_.filled(count);
   }
-  while (!closed_ && !is_deaf_) {
+  while (!closed_ && !ignores_messages_) {
     Result<std::optional<Message>> next = reader_.next();
     if (!next.ok()) {
       close("malformed message: " + next.error().detail);
@@ -121,12 +121,12 @@ void Connection::write_more() {
       });
 }
 
-void Connection::finish(Rest rest) {
+void Connection::finish(LateMessages late) {
   if (closed_ || finishing_) {
     return;
   }
   finishing_ = true;
-  is_deaf_ = rest == Rest::kIgnored;
+  ignores_messages_ = late == LateMessages::kIgnored;
   finish_timer_.expires_after(kFinishTimeout);
   finish_timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {

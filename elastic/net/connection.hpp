@@ -56,12 +56,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// The peer's machine has acknowledged every byte sent. Its processes may not have read them.
   [[nodiscard]] bool everything_acknowledged();
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
-  /// Whether messages that arrive after finish() are passed to the owner (kHeard).
-  enum class Rest { kIgnored, kHeard };
+  /// Whether messages that arrive after finish() are passed to the owner (kDelivered).
+  enum class LateMessages { kIgnored, kDelivered };
   /// Sends all queued messages, then an end of file, and waits up to kFlushTimeout for the peer to
   /// close its side, too: closing at once would reset the connection and could destroy the last
   /// messages.
-  void finish(Rest rest = Rest::kIgnored);
+  void finish(LateMessages late = LateMessages::kIgnored);
   /// Ends this object without a call to the owner, and returns the socket. No message may be queued
   /// or in transit in either direction.
   [[nodiscard]] UniqueFd release();
@@ -89,7 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::uint64_t written_bytes_ = 0;
   const std::shared_ptr<const TlsLink> tls_;  // null: not encrypted
   bool finishing_ = false;
-  bool is_deaf_ = false;  // messages that still arrive are ignored
+  bool ignores_messages_ = false;  // those that arrive after finish()
   bool closed_ = false;
 };
 

@@ -51,7 +51,7 @@ ControlSessions::ControlSessions(boost::asio::io_context& io, UniqueFd listener,
       owner_(owner),
       accept_loop_(
           io, std::move(listener), rejection_log_, [this](UniqueFd fd) { greet(std::move(fd)); },
-          [this](int error) { say_full(error); }) {}
+          [this](int error) { report_full(error); }) {}
 
 void ControlSessions::shut_down(std::function<void()> on_empty) {
   on_empty_ = std::move(on_empty);
@@ -67,8 +67,8 @@ void ControlSessions::shut_down(std::function<void()> on_empty) {
   flush_timer_.async_wait([this](const error_code&) { on_empty_(); });
 }
 
-void ControlSessions::say_full(int error) {
-  if (!std::exchange(has_said_full_, true)) {
+void ControlSessions::report_full(int error) {
+  if (!std::exchange(full_reported_, true)) {
     log::warning(full_text(error));
   }
 }
@@ -331,7 +331,7 @@ void ControlSessions::disconnect(MemberId member) {
     if (session.stage == SessionStage::kWorker && session.member == member) {
       leave(session);
     } else if (session.stage == SessionStage::kSentinel && session.member == member) {
-      session.connection->finish(Connection::Rest::kHeard);
+      session.connection->finish(Connection::LateMessages::kDelivered);
     }
   }
 }

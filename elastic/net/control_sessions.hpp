@@ -114,7 +114,7 @@ class ControlSessions final : public ConnectionOwner {
   /// The session of the member's worker; null if it is not connected.
   Held* session_of(MemberId worker);
   void greet(UniqueFd fd);
-  void say_full(int error);
+  void report_full(int error);
   void drop_oldest_unauthenticated();
   void turn_away(Held& session, const std::string& why);
   void stop_counting(Held& session);
@@ -135,7 +135,7 @@ class ControlSessions final : public ConnectionOwner {
   Instant next_sweep_;               // when connections that are late are closed next
   RejectionLog rejection_log_{"control port"};
   AcceptLoop accept_loop_;
-  bool has_said_full_ = false;      // the user was told that no descriptors are left
+  bool full_reported_ = false;      // the user was told that no descriptors are left
   std::function<void()> on_empty_;  // set by shut_down
 };
 

@@ -104,7 +104,7 @@ class Server final : public CoordinatorServer, private SessionOwner {
   void refresh_status(Instant now);
   /// Whether messages of this member's sentinel are accepted. If the member is not connected, its
   /// sentinel may connect before it, or report its death.
-  [[nodiscard]] bool hears_sentinel_of(MemberId member) const {
+  [[nodiscard]] bool accepts_sentinel_of(MemberId member) const {
     return sessions_.has_worker(member) || (core_ && core_->awaits_members());
   }
   void count_report(std::uint64_t session);
@@ -231,7 +231,7 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (!hears_sentinel_of(hello.member)) {
+      if (!accepts_sentinel_of(hello.member)) {
         return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
       }
       sessions_.admit(id, SessionStage::kSentinel, hello.member);
@@ -309,7 +309,7 @@ void Server::beat(Instant now) {
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
-    if (!hears_sentinel_of(session.member)) {  // it is refused if it connects again
+    if (!accepts_sentinel_of(session.member)) {  // it is refused if it connects again
       return sessions_.close(session.id, "no such member");
     }
     handle(coordinator_event::SentinelBeat{session.member, beat->position, beat->worker_stopped});
@@ -381,7 +381,7 @@ void Server::handle(const CoordinatorEvent& each) {
     return;
   }
   const Instant now = monotonic_now();
-  flight_.heard(now, each);
+  flight_.received(now, each);
   std::vector<CoordinatorEffect> effects = core_->handle(now, each);
   flight_.decided(now, effects);
   const auto is_fact = [](const auto& one) { return !is_message(one) && !is_report(one); };

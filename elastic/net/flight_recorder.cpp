@@ -33,7 +33,7 @@ bool is_reason(const CoordinatorEffect& effect) {
 
 bool is_reason(const MemberEvent& event) {
   const auto* stopped = std::get_if<member_event::TrainerStopped>(&event);
-  return (stopped != nullptr && stopped->told.failed) ||
+  return (stopped != nullptr && stopped->report.failed) ||
          std::holds_alternative<member_event::CoordinatorLost>(event);
 }
 
@@ -63,11 +63,11 @@ FlightRecorder::~FlightRecorder() {
   }
 }
 
-void FlightRecorder::heard(Instant now, const CoordinatorEvent& event) {
+void FlightRecorder::received(Instant now, const CoordinatorEvent& event) {
   add(history_line(now - start_, event));
 }
 
-void FlightRecorder::heard(Instant now, const MemberEvent& event) {
+void FlightRecorder::received(Instant now, const MemberEvent& event) {
   add(history_line(now - start_, event));
   asked_ = asked_ || is_reason(event);
 }

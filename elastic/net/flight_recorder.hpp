@@ -27,8 +27,8 @@ class FlightRecorder {
 
   // One thread:
   /// An event that a state machine is about to get.
-  void heard(Instant now, const CoordinatorEvent& event);
-  void heard(Instant now, const MemberEvent& event);
+  void received(Instant now, const CoordinatorEvent& event);
+  void received(Instant now, const MemberEvent& event);
   /// The effects that it returned.
   void decided(Instant now, const std::vector<CoordinatorEffect>& effects);
   void decided(Instant now, const std::vector<MemberEffect>& effects);

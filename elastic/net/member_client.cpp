@@ -139,7 +139,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   std::atomic<std::uint64_t> view_ = 0;
   std::atomic<bool> is_dismissed_ = false;
   Instant connected_at_;
-  Instant last_heard_;
+  Instant last_received_;
   Instant last_sent_;
   std::optional<std::uint32_t> unwelcome_skip_;  // set if the present coordinator cannot be used
   std::optional<Instant> needy_since_;           // when the machine began to lack a coordinator
@@ -221,7 +221,7 @@ void Client::shut_down() {
 
 void Client::connect(std::size_t endpoint, UniqueFd fd) {
   endpoint_ = endpoint;
-  connected_at_ = last_heard_ = monotonic_now();
+  connected_at_ = last_received_ = monotonic_now();
   connection_ =
       std::make_shared<Connection>(io_, std::move(fd), ++connections_, kMessageBytesMax, *this);
   connection_->start();
@@ -332,7 +332,7 @@ void Client::schedule_beat() {
 
 void Client::check_patience(Instant now) {
   const bool has_choice = options_.endpoints.size() > 1 && !has_left_;
-  if (connection_ != nullptr && has_choice && now - last_heard_ > kCoordinatorSilenceMax) {
+  if (connection_ != nullptr && has_choice && now - last_received_ > kCoordinatorSilenceMax) {
     connection_->close("it is silent");
   }
   const bool has_one = connection_ != nullptr && now - connected_at_ > kInChargeAfter;
@@ -352,7 +352,7 @@ void Client::on_message(Connection& connection, Message message) {
   if (&connection != connection_.get()) {
     return;
   }
-  last_heard_ = monotonic_now();
+  last_received_ = monotonic_now();
   if (const auto* value = std::get_if<StoreValue>(&message)) {
     gets_.answer(*value);
   } else if (const auto* taken = std::get_if<ReportsTaken>(&message)) {
@@ -375,7 +375,7 @@ void Client::handle(const MemberEvent& each) {
     return;
   }
   const Instant now = monotonic_now();
-  flight_.heard(now, each);
+  flight_.received(now, each);
   std::vector<MemberEffect> effects = machine_.handle(each);
   flight_.decided(now, effects);
   for (MemberEffect& one : effects) {

@@ -207,14 +207,14 @@ class HangWatch {
                   shared.author.load()};
   const std::size_t count = shared.endpoint_count;
   const std::size_t first = shared.connected.load();
-  std::vector<bool> told(count, false);
+  std::vector<bool> reached(count, false);
   const Instant deadline = monotonic_now() + kReportTimeout;
   while (monotonic_now() < deadline) {
     bool all = true;
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t endpoint = (first + i) % count;
-      told[endpoint] = told[endpoint] || link.send_last(endpoint, died);
-      all = all && told[endpoint];
+      reached[endpoint] = reached[endpoint] || link.send_last(endpoint, died);
+      all = all && reached[endpoint];
     }
     if (all) {
       break;
@@ -233,7 +233,7 @@ void run_sentinel(SentinelShared& shared) {
   const StopWatch stop_watch(worker);
   Link link(shared);
   HangWatch hang_watch;
-  bool is_told = false;  // that the worker has given up
+  bool is_reported = false;  // that the worker has given up
   while (true) {
     const bool armed = shared.armed.load();
     const Fate fate = watch(shared, armed ? kInterval : kIntervalUnarmed);
@@ -245,8 +245,8 @@ void run_sentinel(SentinelShared& shared) {
     }
     // A heartbeat says that the worker is alive even if it is too busy to say so itself.
     const bool has_given_up = shared.gave_up.load();
-    if (armed && has_given_up && !is_told) {
-      is_told = link.send(WorkerDied{"the worker has given up", false, {}, 0});
+    if (armed && has_given_up && !is_reported) {
+      is_reported = link.send(WorkerDied{"the worker has given up", false, {}, 0});
       hang_watch = HangWatch();  // its time to clean up begins
     } else if (armed && stop_watch.is_stopped()) {
       (void)link.send(Heartbeat{std::nullopt, true});

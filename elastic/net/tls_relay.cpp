@@ -138,12 +138,12 @@ Instant TlsRelay::look_again_at() const {
 
 bool TlsRelay::owes() const {
   pollfd owner{plain_.get(), POLLRDHUP, 0};
-  return !has_said_end_ && ::poll(&owner, 1, 0) == 1;
+  return !end_sent_ && ::poll(&owner, 1, 0) == 1;
 }
 
 bool TlsRelay::is_over(Instant now) const {
-  const bool is_read = peer_is_done_ && (from_peer_.is_empty() || owner_is_gone_);
-  return has_failed_ || (has_said_end_ && (is_read || now > close_by_));
+  const bool is_read = peer_is_done_ && (from_peer_.is_empty() || owner_has_closed_);
+  return has_failed_ || (end_sent_ && (is_read || now > close_by_));
 }
 
 Result<void> TlsRelay::wait_until_open(Instant deadline) const {
@@ -267,13 +267,13 @@ bool TlsRelay::send_to_peer() {
   return false;
 }
 
-bool TlsRelay::say_end(Instant now) {
-  if (!owner_is_done_ || !to_peer_.is_empty() || has_said_end_) {
+bool TlsRelay::send_end(Instant now) {
+  if (!owner_is_done_ || !to_peer_.is_empty() || end_sent_) {
     return false;
   }
   (void)::SSL_shutdown(ssl_.get());
   ::shutdown(network_.get(), SHUT_WR);
-  has_said_end_ = true;
+  end_sent_ = true;
   close_by_ = now + kCloseTimeout;
   return true;
 }
@@ -309,19 +309,19 @@ bool TlsRelay::take_from_peer() {
 
 bool TlsRelay::give_to_owner() {
   if (from_peer_.is_empty()) {
-    if (peer_is_done_ && !has_told_owner_) {
-      has_told_owner_ = true;
+    if (peer_is_done_ && !owner_notified_) {
+      owner_notified_ = true;
       ::shutdown(plain_.get(), SHUT_WR);
       return true;
     }
     return false;
   }
-  const Moved given = owner_is_gone_
+  const Moved given = owner_has_closed_
                           ? Moved{.bytes = from_peer_.size()}
                           : send_some(plain_.get(), from_peer_.data(), from_peer_.size());
   from_peer_.first += given.bytes;
   if (given.closed) {
-    owner_is_gone_ = owner_is_done_ = true;
+    owner_has_closed_ = owner_is_done_ = true;
   } else if (given.bytes == 0) {
     plain_events_ |= POLLOUT;
   }
@@ -344,7 +344,7 @@ bool TlsRelay::advance(Instant now, const std::array<short, 2>& ready) {
     network_events_ = plain_events_ = 0;
     moved = take_from_owner();
     moved = send_to_peer() || moved;
-    moved = say_end(now) || moved;
+    moved = send_end(now) || moved;
     moved = take_from_peer() || moved;
     moved = give_to_owner() || moved;
   }

@@ -60,7 +60,7 @@ class TlsRelay final : public TlsLink {
   void judge_silence(Instant now);
   bool take_from_owner();
   bool send_to_peer();
-  bool say_end(Instant now);
+  bool send_end(Instant now);
   bool take_from_peer();
   bool give_to_owner();
   [[nodiscard]] bool is_over(Instant now) const;
@@ -84,11 +84,11 @@ class TlsRelay final : public TlsLink {
   bool peer_may_have_more_ = true;
   Block to_peer_;
   Block from_peer_;
-  bool owner_is_done_ = false;  // the owner writes no more
-  bool owner_is_gone_ = false;  // the owner reads no more either
+  bool owner_is_done_ = false;     // the owner writes no more
+  bool owner_has_closed_ = false;  // the owner reads no more either
   bool peer_is_done_ = false;
-  bool has_said_end_ = false;    // an end of file was sent to the peer
-  bool has_told_owner_ = false;  // the owner was told that the peer writes no more
+  bool end_sent_ = false;        // an end of file was sent to the peer
+  bool owner_notified_ = false;  // the owner was told that the peer writes no more
   bool has_failed_ = false;
   bool has_judged_silence_ = false;
   Instant close_by_{INT64_MAX};

@@ -53,8 +53,9 @@ TEST(History, WhatComesAllTheTimeHasNoLine) {
 TEST_F(FlightRecorderTest, KeepsTheLastLinesAndCutsLongOnes) {
   FlightRecorder recorder(path_);
   for (int i = 0; i < 2000; ++i) {
-    recorder.heard(Instant{}, CoordinatorEvent(coordinator_event::ConnectionLost{
-                                  MemberId{static_cast<std::uint64_t>(i)}, std::string(i, 'x')}));
+    recorder.received(Instant{},
+                      CoordinatorEvent(coordinator_event::ConnectionLost{
+                          MemberId{static_cast<std::uint64_t>(i)}, std::string(i, 'x')}));
   }
   recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
                                   coordinator_effect::Note{"evicted", MemberId{3}, "hangs"}});
@@ -68,7 +69,7 @@ TEST_F(FlightRecorderTest, KeepsTheLastLinesAndCutsLongOnes) {
 
 TEST_F(FlightRecorderTest, IsWrittenForAReasonOnlyAndEachLineOnce) {
   FlightRecorder recorder(path_);
-  recorder.heard(Instant{}, CoordinatorEvent(coordinator_event::PauseAsked{true}));
+  recorder.received(Instant{}, CoordinatorEvent(coordinator_event::PauseAsked{true}));
   recorder.write_if_asked();
   EXPECT_FALSE(fs::exists(path_));
   recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
@@ -92,7 +93,7 @@ TEST_F(FlightRecorderTest, AMemberWritesWhenItsGroupBroke) {
   stopped.view = ViewId{2};
   stopped.failed = true;
   stopped.detail = "peer 1 closed";
-  recorder.heard(Instant{}, MemberEvent(member_event::TrainerStopped{stopped}));
+  recorder.received(Instant{}, MemberEvent(member_event::TrainerStopped{stopped}));
   recorder.write_if_asked();
   EXPECT_THAT(file(), HasSubstr("trainer_stopped view 2 after step 0, failed peer 1 closed\n"));
 }
@@ -102,7 +103,7 @@ TEST_F(FlightRecorderTest, AFatalSignalLeavesTheLastLines) {
   if (child == 0) {
     FlightRecorder recorder(path_);
     FlightRecorder::write_on_fatal_signals();
-    recorder.heard(Instant{}, CoordinatorEvent(coordinator_event::PauseAsked{true}));
+    recorder.received(Instant{}, CoordinatorEvent(coordinator_event::PauseAsked{true}));
     std::raise(SIGABRT);
     ::_exit(0);
   }

@@ -29,10 +29,10 @@ TEST(JobEnd, IsOverWhenAllHaveFinished) {
 
 TEST(JobEnd, TheFirstReasonToStopCounts) {
   JobEnd end;
-  EXPECT_FALSE(end.is_asked());
-  end.ask_stop("time is up");
-  end.ask_stop("again");
-  EXPECT_TRUE(end.is_asked());
+  EXPECT_FALSE(end.is_requested());
+  end.request_stop("time is up");
+  end.request_stop("again");
+  EXPECT_TRUE(end.is_requested());
   const auto ending = end.decide(stopped({}), true);
   ASSERT_TRUE(ending);
   EXPECT_EQ(ending->outcome, Outcome::kStopped);
@@ -42,21 +42,21 @@ TEST(JobEnd, TheFirstReasonToStopCounts) {
 
 TEST(JobEnd, OthersMayHaveTheLastStepInOneMoreView) {
   JobEnd end;
-  end.ask_stop("now");
+  end.request_stop("now");
   EXPECT_FALSE(end.decide(stopped({k1}), true));
   EXPECT_TRUE(end.is_finishing());
   EXPECT_TRUE(end.decide(stopped({k1}), true)) << "but in no second one";
   JobEnd lonely;
-  lonely.ask_stop("now");
+  lonely.request_stop("now");
   EXPECT_TRUE(lonely.decide(stopped({k1}), false)) << "there is no other view";
 }
 
 TEST(JobEnd, APauseIsNewsOnce) {
   JobEnd end;
-  EXPECT_TRUE(end.ask_pause(true));
-  EXPECT_FALSE(end.ask_pause(true));
-  EXPECT_TRUE(end.is_pause_asked());
-  EXPECT_TRUE(end.ask_pause(false));
+  EXPECT_TRUE(end.request_pause(true));
+  EXPECT_FALSE(end.request_pause(true));
+  EXPECT_TRUE(end.is_pause_requested());
+  EXPECT_TRUE(end.request_pause(false));
 }
 
 TEST(JobEnd, EndsOnceMoreAsTheLogSays) {
@@ -66,7 +66,7 @@ TEST(JobEnd, EndsOnceMoreAsTheLogSays) {
   JobEnd end;
   EXPECT_DEATH((void)end.once_more(stopped({})), "only an ended job");
   end.restore(contents);
-  EXPECT_TRUE(end.is_pause_asked());
+  EXPECT_TRUE(end.is_pause_requested());
   const JobEnd::Ending ending = end.once_more(stopped({}));
   EXPECT_EQ(ending.outcome, Outcome::kStopped);
   EXPECT_EQ(ending.detail, "by hand");
@@ -86,7 +86,7 @@ TEST(JobEnd, FirstWeightsAreNoStateOfAJobThatHasTrained) {
   Membership membership(CoordinatorOptions{});
   add_ready(membership, k1);
   EXPECT_EQ(holder_of_newest_state(membership), k1) << "nothing is lost yet";
-  membership.heard_of(Step{10});
+  membership.raise_committed(Step{10});
   EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
   add_ready(membership, k2, 3);
   EXPECT_EQ(holder_of_newest_state(membership), k2);
@@ -98,7 +98,7 @@ TEST(JobEnd, NorIsTheStateThatTheJobIsResumedFrom) {
   Membership membership(options);
   add_ready(membership, k1, 8);
   EXPECT_EQ(holder_of_newest_state(membership), k1) << "nothing is lost yet";
-  membership.heard_of(Step{10});
+  membership.raise_committed(Step{10});
   EXPECT_EQ(holder_of_newest_state(membership), std::nullopt);
   add_ready(membership, k2, 9);
   EXPECT_EQ(holder_of_newest_state(membership), k2);

@@ -193,7 +193,7 @@ TEST(MemberResume, SaysWhatItHeldWhenItEnteredTheViewThatItRuns) {
   EXPECT_FALSE(running.is_active) << "no step of the new view is committed";
 
   auto empty = stopped_at(value(next.id), 7);
-  empty.told.held = MicrobatchSet{};
+  empty.report.held = MicrobatchSet{};
   (void)member.handle(empty);
   (void)member.handle(member_event::Received{NewView{pair_view(id_base(Incarnation{4}) + 1, 7)}});
   EXPECT_EQ(told_to(member, 5).held_before, MicrobatchSet{}) << "it held nothing any more";
@@ -268,7 +268,7 @@ TEST(MemberTurnedAway, ForGoodItLeavesAndIsDoneIfItHasFinished) {
   for (const bool finished : {false, true}) {
     Member member = member_in_view();
     auto last = stopped_at(1, 9);
-    last.told.finished = finished;
+    last.report.finished = finished;
     (void)member.handle(last);
     (void)member.handle(member_event::CoordinatorLost{});
     const auto effects =
@@ -369,7 +369,7 @@ TEST(MemberGivenUp, FinishesItsViewFirstAndIsDoneIfItWasTheLastStep) {
   (void)member.handle(member_event::CoordinatorLost{});
   EXPECT_TRUE(member.handle(member_event::CoordinatorGivenUp{}).empty());
   auto last = stopped_at(1, 9);
-  last.told.finished = true;
+  last.report.finished = true;
   const auto effects = member.handle(last);
   ASSERT_NE(only_effect<member_effect::Leave>(effects), nullptr);
   EXPECT_EQ(only_effect<member_effect::Leave>(effects)->reason, DismissReason::kJobDone);

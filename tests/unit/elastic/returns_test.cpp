@@ -117,7 +117,7 @@ TEST(ReturnWatch, IsDueWhenEverybodyIsBackOrTheOthersAreLate) {
     EXPECT_FALSE(watch.is_due(membership, false, kSoon));
     membership.take_back(id, hello_from(""), false);
     membership.resumed(id, running(1, 10));
-    watch.heard(kSoon);
+    watch.on_report(kSoon);
   }
   EXPECT_TRUE(watch.is_due(membership, false, kSoon));
   EXPECT_TRUE(all_run_on(membership));

@@ -19,8 +19,8 @@ class StallWatchTest : public testing::Test {
       now_ = now_ + kBeat;
       move(one_, one_since_, one_takes);
       move(two_, two_since_, two_takes);
-      watch_.heard(kFirstMember, one_, now_);
-      watch_.heard(kSecondMember, two_, now_);
+      watch_.on_heartbeat(kFirstMember, one_, now_);
+      watch_.on_heartbeat(kSecondMember, two_, now_);
       for (const Stall& stall : watch_.judge({kFirstMember, kSecondMember})) {
         (stall.evict ? evicted_ : reported_).push_back(stall);
       }
@@ -200,7 +200,7 @@ TEST_F(StallWatchTest, InALargeJobItIsPatientForAsLong) {
       ++two_.moves;
       one_.moves += first_moves ? 1 : 0;
       for (const MemberId member : members) {
-        watch_.heard(member, member == kFirstMember ? one_ : two_, now_);
+        watch_.on_heartbeat(member, member == kFirstMember ? one_ : two_, now_);
       }
       for (const Stall& stall : watch_.judge(members)) {
         (stall.evict ? evicted_ : reported_).push_back(stall);

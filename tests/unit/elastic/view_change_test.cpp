@@ -7,7 +7,7 @@
 namespace mayfly::elastic {
 namespace {
 
-using Tell = ViewChange::Tell;
+using StopOrder = ViewChange::StopOrder;
 
 ViewChange change_with_limits() {
   CoordinatorOptions options;
@@ -27,19 +27,21 @@ std::optional<Recovery> settle(ViewChange& change, Instant now) {
 
 TEST(ViewChange, MembersAreToldOnlyWhatTheyDoNotKnow) {
   ViewChange change = change_with_limits();
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k2}), Tell::kAtBoundary);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k2}),
+            StopOrder::kAtBoundary);
   EXPECT_FALSE(change.is_immediate());
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kFinish, {}), Tell::kNothing);
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kGroupFailed, {}), Tell::kNothing);
-  EXPECT_EQ(change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1}), Tell::kAtOnce);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kFinish, {}), StopOrder::kNone);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, false, ChangeCause::kGroupFailed, {}), StopOrder::kNone);
+  EXPECT_EQ(change.begin(kSoon, ViewId{1}, true, ChangeCause::kLost, {k1}), StopOrder::kAtOnce);
   EXPECT_TRUE(change.is_immediate());
-  EXPECT_EQ(change.add(kSoon, true, ChangeCause::kLost, {k2}), Tell::kNothing) << "they were told";
+  EXPECT_EQ(change.add(kSoon, true, ChangeCause::kLost, {k2}), StopOrder::kNone)
+      << "they were told";
 }
 
 TEST(ViewChange, ALossWithinAPlannedChangeIsARecoveryFromThenOn) {
   ViewChange change = change_with_limits();
   (void)change.begin(kSoon, ViewId{1}, false, ChangeCause::kJoin, {k3});
-  EXPECT_EQ(change.add(kLater, true, ChangeCause::kLost, {k1}), Tell::kAtOnce);
+  EXPECT_EQ(change.add(kLater, true, ChangeCause::kLost, {k1}), StopOrder::kAtOnce);
   const auto done = settle(change, kLater + seconds(1));
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cause, ChangeCause::kLost);
@@ -118,7 +120,7 @@ TEST(ViewChange, ThatIsPlannedStaysSoIfABoundaryIsTooFarAway) {
   EXPECT_TRUE(change.is_immediate());
   EXPECT_FALSE(change.is_overdue(kLater + seconds(9)));
   EXPECT_TRUE(change.is_overdue(kLater + seconds(10)));
-  EXPECT_EQ(change.add(kLater, true, ChangeCause::kGroupFailed, {}), Tell::kNothing);
+  EXPECT_EQ(change.add(kLater, true, ChangeCause::kGroupFailed, {}), StopOrder::kNone);
   const auto done = settle(change, kLater);
   EXPECT_EQ(done->cause, ChangeCause::kJoin);
   EXPECT_EQ(done->detected, kSoon);
@@ -130,7 +132,7 @@ TEST(ViewChange, ALossWithinAPlannedChangeThatWasInsistedOnIsARecoveryFromThenOn
   change.await_others(kSoon);
   change.insist(kSoon + seconds(10));
   const Instant evicted = kLater + seconds(20);
-  EXPECT_EQ(change.add(evicted, true, ChangeCause::kLost, {k1}), Tell::kNothing) << "they know";
+  EXPECT_EQ(change.add(evicted, true, ChangeCause::kLost, {k1}), StopOrder::kNone) << "they know";
   const auto done = settle(change, evicted + seconds(1));
   ASSERT_TRUE(done);
   EXPECT_EQ(done->cause, ChangeCause::kLost);
