@@ -34,7 +34,7 @@ RequestOutcome withdrawn(const policy_effect::Request& request) {
                        "not asked for, as the job has ended"};
 }
 
-struct Heard {
+struct Received {
   Instant when;
   PolicyEvent event;
 };
@@ -52,10 +52,10 @@ class ProviderDriver::Impl {
       : listener_(listener),
         policy_(with_requests_at_once(std::move(options), providers.requests.size())),
         bills_([this](const auto& bills) { listener_.remember(bills.back()); }),
-        facts_([this](const auto& facts) { tell_all(facts); }),
+        facts_([this](const auto& facts) { publish_facts(facts); }),
         requests_(providers.requests, "requests"),
         releases_(providers.releases, "releases"),
-        looks_({&providers.looks}, "looks"),
+        lists_({&providers.lists}, "lists"),
         thread_([this] {
           become_low_latency_thread("cloud driver");
           run();
@@ -70,19 +70,19 @@ class ProviderDriver::Impl {
     thread_.join();
   }
 
-  void workers(std::vector<WorkerSeen> seen, Instant heard) {
+  void workers(std::vector<WorkerSeen> seen, Instant learned) {
     {
       const std::lock_guard lock(mutex_);
       if (ended_) {
         return;
       }
-      seen_at_ = seen_ ? seen_at_ : heard;  // losses of an unread snapshot keep its earlier time
+      seen_at_ = seen_ ? seen_at_ : learned;  // losses of an unread snapshot keep its earlier time
       seen_ = std::move(seen);
     }
     changed_.notify_all();
   }
 
-  void hear(PolicyEvent event) {
+  void enqueue(PolicyEvent event) {
     {
       const std::lock_guard lock(mutex_);
       inbox_.push_back({monotonic_now(), std::move(event)});
@@ -145,10 +145,10 @@ class ProviderDriver::Impl {
   void carry_out(const policy_effect::List& effect);
   void carry_out(const policy_effect::Drain& effect) { listener_.drain(effect.member); }
   void carry_out(const policy_effect::StopJob& effect) { listener_.stop_job(effect.reason); }
-  void carry_out(const policy_effect::Tell& effect);
-  void tell_cost(Instant now);
+  void carry_out(const policy_effect::Note& effect);
+  void record_cost(Instant now);
   void publish(Instant now);
-  void tell_all(const std::vector<CloudFact>& facts);
+  void publish_facts(const std::vector<CloudFact>& facts);
 
   DriverListener& listener_;
 
@@ -156,13 +156,13 @@ class ProviderDriver::Impl {
   std::condition_variable changed_;
   std::condition_variable settled_changed_;
   // Guarded by mutex_:
-  std::deque<Heard> inbox_;                      // answers of the lanes, and orders
+  std::deque<Received> inbox_;                   // answers of the lanes, and orders
   std::optional<std::vector<WorkerSeen>> seen_;  // the last snapshot, until it is processed
   Instant seen_at_{};
   bool stopping_ = false, ended_ = false, settled_ = false;
-  std::set<std::string> asked_to_go_;  // servers whose release was sent
-  std::set<std::string> unanswered_;   // those of them without an answer
-  int requests_open_ = 0;              // decided, and not answered yet
+  std::set<std::string> releases_sent_;  // servers whose release was sent
+  std::set<std::string> unanswered_;     // those of them without an answer
+  int requests_open_ = 0;                // decided, and not answered yet
   PolicyStatus status_;
   std::optional<Composition> composition_;  // of the time of its last request
   bool composition_wanted_ = false;
@@ -172,12 +172,12 @@ class ProviderDriver::Impl {
   std::map<MemberId, WorkerSeen> known_;
   Instant last_{};
   Instant cost_due_{};
-  double spent_told_ = 0;
+  double recorded_spent_ = 0;
 
   // Each lane gives work to lanes before it, which are therefore destroyed later.
   BatchLane<PolicyStatus> bills_;
   BatchLane<CloudFact> facts_;
-  ProviderLanes requests_, releases_, looks_;
+  ProviderLanes requests_, releases_, lists_;
   std::thread thread_;
 };
 
@@ -193,7 +193,7 @@ void ProviderDriver::Impl::run() {
     if (!has_news() && wake > now) {
       changed_.wait_for(lock, wake - now, has_news);
     }
-    std::deque<Heard> inbox;
+    std::deque<Received> inbox;
     inbox.swap(inbox_);
     std::optional<std::vector<WorkerSeen>> seen;
     seen.swap(seen_);
@@ -203,14 +203,14 @@ void ProviderDriver::Impl::run() {
     if (seen) {
       compare(seen_at, *seen);
     }
-    for (const Heard& heard : inbox) {
-      step(monotonic_now(), heard.event);
-      if (std::holds_alternative<policy_event::Scaled>(heard.event)) {
+    for (const Received& received : inbox) {
+      step(monotonic_now(), received.event);
+      if (std::holds_alternative<policy_event::Scaled>(received.event)) {
         bills_.give(policy_.status(last_));  // a later process continues with the same target
       }
     }
     step(monotonic_now(), policy_event::Tick{});
-    tell_cost(monotonic_now());
+    record_cost(monotonic_now());
     lock.lock();
     if (std::exchange(composition_wanted_, false)) {
       composition_ = policy_.composition(last_);
@@ -291,7 +291,7 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
       bills_.flush(kRecordFirst);
       outcome = provider.request(effect.request);
     }
-    hear(policy_event::Answered{effect.request.request_id, std::move(outcome)});
+    enqueue(policy_event::Answered{effect.request.request_id, std::move(outcome)});
     const std::lock_guard lock(mutex_);
     --requests_open_;
   });
@@ -300,7 +300,7 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Request& effect) {
 void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
   {
     const std::lock_guard lock(mutex_);
-    if (asked_to_go_.insert(effect.server).second) {
+    if (releases_sent_.insert(effect.server).second) {
       unanswered_.insert(effect.server);
     }
   }
@@ -314,21 +314,21 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Release& effect) {
       fact.ms = to_ms(monotonic_now() - begun);
       facts_.give(std::move(fact));
     }
-    hear(policy_event::ReleaseAnswered{server, std::move(error)});
+    enqueue(policy_event::ReleaseAnswered{server, std::move(error)});
     const std::lock_guard lock(mutex_);
     unanswered_.erase(server);
   });
 }
 
 void ProviderDriver::Impl::carry_out(const policy_effect::List&) {
-  looks_.give([this](Provider& provider) {
+  lists_.give([this](Provider& provider) {
     Answer<std::vector<ServerStatus>> listed = provider.list();
     const std::uint32_t wanted_back = provider.wanted_back();
-    hear(policy_event::Listed{std::move(listed), wanted_back});
+    enqueue(policy_event::Listed{std::move(listed), wanted_back});
   });
 }
 
-void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
+void ProviderDriver::Impl::carry_out(const policy_effect::Note& effect) {
   CloudFact fact;
   fact.kind = effect.kind;
   fact.detail = effect.detail;
@@ -339,7 +339,7 @@ void ProviderDriver::Impl::carry_out(const policy_effect::Tell& effect) {
   facts_.give(std::move(fact));
 }
 
-void ProviderDriver::Impl::tell_all(const std::vector<CloudFact>& facts) {
+void ProviderDriver::Impl::publish_facts(const std::vector<CloudFact>& facts) {
   for (const CloudFact& fact : facts) {
     listener_.on_fact(fact);
     if (fact.all) {
@@ -349,16 +349,16 @@ void ProviderDriver::Impl::tell_all(const std::vector<CloudFact>& facts) {
 }
 
 /// Called every minute in which there was a cost: a restarted coordinator continues from this sum.
-void ProviderDriver::Impl::tell_cost(Instant now) {
+void ProviderDriver::Impl::record_cost(Instant now) {
   if (now < cost_due_) {
     return;
   }
   cost_due_ = now + kCostEvery;
   const PolicyStatus status = policy_.status(now);
-  if (status.spent == spent_told_ && status.per_hour == 0) {
+  if (status.spent == recorded_spent_ && status.per_hour == 0) {
     return;
   }
-  spent_told_ = status.spent;
+  recorded_spent_ = status.spent;
   CloudFact fact;
   fact.kind = "cost";
   fact.all = status;
@@ -370,14 +370,14 @@ ProviderDriver::ProviderDriver(ReplacementOptions options, const DriverProviders
     : impl_(std::make_unique<Impl>(std::move(options), providers, listener)) {}
 ProviderDriver::~ProviderDriver() = default;
 
-void ProviderDriver::workers(std::vector<WorkerSeen> seen, Instant heard) {
-  impl_->workers(std::move(seen), heard);
+void ProviderDriver::workers(std::vector<WorkerSeen> seen, Instant learned) {
+  impl_->workers(std::move(seen), learned);
 }
 void ProviderDriver::scale(std::uint32_t target) {
-  impl_->hear(policy_event::Scaled{target});
+  impl_->enqueue(policy_event::Scaled{target});
 }
 void ProviderDriver::give_up(std::uint32_t servers) {
-  impl_->hear(policy_event::WantedBack{servers});
+  impl_->enqueue(policy_event::WantedBack{servers});
 }
 PolicyStatus ProviderDriver::status() const {
   return impl_->status();
@@ -386,7 +386,7 @@ std::optional<Composition> ProviderDriver::composition() {
   return impl_->composition();
 }
 void ProviderDriver::close() {
-  impl_->hear(policy_event::Closing{});
+  impl_->enqueue(policy_event::Closing{});
 }
 bool ProviderDriver::finish(Duration timeout) {
   return impl_->finish(timeout);

@@ -26,7 +26,7 @@ struct WorkerSeen {
 
 /// An event for records and messages.
 struct CloudFact {
-  std::string kind;  ///< those of policy_effect::Tell, and server_requested, server_released, cost
+  std::string kind;  ///< those of policy_effect::Note, and server_requested, server_released, cost
   std::string detail;
   std::string server;        ///< empty = none in particular
   std::string request_id;    ///< of server_requested
@@ -59,7 +59,7 @@ struct DriverProviders {
   /// cloud has created the server or found that it cannot.
   std::vector<Provider*> requests;
   std::vector<Provider*> releases;  ///< likewise; some wait until the server is gone
-  Provider& looks;
+  Provider& lists;
 };
 
 class ProviderDriver {
@@ -73,9 +73,9 @@ class ProviderDriver {
   ProviderDriver& operator=(const ProviderDriver&) = delete;
 
   // Any thread, without waiting:
-  /// The current members; earlier ones that are missing are gone. `heard`: the time at which the
+  /// The current members; earlier ones that are missing are gone. `learned`: the time at which the
   /// coordinator learned of the change.
-  void workers(std::vector<WorkerSeen> seen, Instant heard);
+  void workers(std::vector<WorkerSeen> seen, Instant learned);
   void scale(std::uint32_t target);
   void give_up(std::uint32_t servers);
   [[nodiscard]] PolicyStatus status() const;

@@ -113,9 +113,9 @@ std::string text_of(boost::beast::string_view view) {
 class Session;
 
 /// The functions of the server that a session uses.
-class SessionHome {
+class SessionOwner {
  public:
-  virtual ~SessionHome() = default;
+  virtual ~SessionOwner() = default;
   virtual BundleReply reply(const BundleQuery& query) = 0;
   /// Reads bytes of a served file from `at` on, and returns their number; 0 if reading fails.
   virtual std::size_t read(BundleReply::Body body, std::uint64_t at, std::size_t bytes_max,
@@ -130,24 +130,25 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   enum class Stage { kUnauthenticated, kAnswer, kClosing, kClosed };
 
-  Session(asio::io_context& io, UniqueFd fd, SessionHome& home)
-      : who_(peer_name(fd.get())), socket_(io), buffer_(kHeadBytesMax), home_(home) {
+  Session(asio::io_context& io, UniqueFd fd, SessionOwner& owner)
+      : who_(peer_name(fd.get())), socket_(io), buffer_(kHeadBytesMax), owner_(owner) {
     adopt(socket_, std::move(fd));
     parser_.header_limit(kHeadBytesMax);
     parser_.body_limit(kFailureBytesMax);
-    deadline_ = monotonic_now() + home.limits().request_max;
+    deadline_ = monotonic_now() + owner.limits().request_max;
   }
 
   void start() {
-    http::async_read(
-        socket_, buffer_, parser_,
-        [self = shared_from_this()](const error_code& error, std::size_t) { self->heard(error); });
+    http::async_read(socket_, buffer_, parser_,
+                     [self = shared_from_this()](const error_code& error, std::size_t) {
+                       self->on_request(error);
+                     });
   }
 
   /// Closes the connection at once; `why` is logged if it was not authenticated yet.
   void drop(const std::string& why) {
     if (stage_ == Stage::kUnauthenticated) {
-      home_.turned_away(*this, why);
+      owner_.turned_away(*this, why);
     }
     close();
   }
@@ -162,7 +163,7 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] const std::string& who() const { return who_; }
 
  private:
-  void heard(const error_code& error) {
+  void on_request(const error_code& error) {
     if (stage_ != Stage::kUnauthenticated) {
       return;
     }
@@ -174,17 +175,17 @@ class Session : public std::enable_shared_from_this<Session> {
     BundleQuery query{text_of(request.method_string()), text_of(request.target()),
                       text_of(request[http::field::authorization]),
                       text_of(request[http::field::range]), request.body()};
-    reply_ = home_.reply(query);
+    reply_ = owner_.reply(query);
     if (reply_.status == 403) {
-      home_.turned_away(*this, "it does not know the token");
+      owner_.turned_away(*this, "it does not know the token");
     }
     stage_ = Stage::kAnswer;
-    ends_ = monotonic_now() + home_.limits().download_max;
+    ends_ = monotonic_now() + owner_.limits().download_max;
     send(asio::buffer(reply_.head));
   }
 
   void send(asio::const_buffer bytes) {
-    deadline_ = std::min(ends_, monotonic_now() + home_.limits().stall_max);
+    deadline_ = std::min(ends_, monotonic_now() + owner_.limits().stall_max);
     asio::async_write(
         socket_, bytes,
         [self = shared_from_this()](const error_code& error, std::size_t) { self->sent(error); });
@@ -207,7 +208,7 @@ class Session : public std::enable_shared_from_this<Session> {
     block_.resize(kReplyBlockBytes);
     const auto wanted =
         static_cast<std::size_t>(std::min<std::uint64_t>(kReplyBlockBytes, reply_.bytes - sent_));
-    const std::size_t count = home_.read(reply_.body, reply_.first + sent_, wanted, block_.data());
+    const std::size_t count = owner_.read(reply_.body, reply_.first + sent_, wanted, block_.data());
     if (count == 0) {
       close();  // the client notices the error because it received fewer bytes than announced
       return;
@@ -248,7 +249,7 @@ class Session : public std::enable_shared_from_this<Session> {
   tcp::socket socket_;
   boost::beast::flat_buffer buffer_;
   http::request_parser<http::string_body> parser_;
-  SessionHome& home_;
+  SessionOwner& owner_;
   Stage stage_ = Stage::kUnauthenticated;
   Instant deadline_{};  // of the present stage
   Instant ends_{};      // of the whole download
@@ -258,7 +259,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::array<char, 512> rest_{};
 };
 
-class Server final : public BundleServer, private SessionHome {
+class Server final : public BundleServer, private SessionOwner {
  public:
   explicit Server(BundleServerOptions options)
       : options_(std::move(options)),
@@ -314,7 +315,7 @@ class Server final : public BundleServer, private SessionHome {
       });
       oldest->second->drop("too many connections without a request");
     }
-    auto session = std::make_shared<Session>(io_, std::move(fd), static_cast<SessionHome&>(*this));
+    auto session = std::make_shared<Session>(io_, std::move(fd), static_cast<SessionOwner&>(*this));
     sessions_.emplace(next_id_++, session);
     session->start();
   }

@@ -15,10 +15,10 @@ class EffectList {
  public:
   /// Appends an effect.
   void add(PolicyEffect effect) { effects_.push_back(std::move(effect)); }
-  /// Adds an event that concerns no server in particular; for the others there is Fleet::tell().
+  /// Adds an event that concerns no server in particular; for the others there is Fleet::note().
   /// `cost`: total cost of the request that has ended.
-  void tell(std::string kind, std::string detail, std::optional<double> cost = {}) {
-    add(policy_effect::Tell{std::move(kind), std::move(detail), {}, cost});
+  void note(std::string kind, std::string detail, std::optional<double> cost = {}) {
+    add(policy_effect::Note{std::move(kind), std::move(detail), {}, cost});
   }
   /// The effects that were added since the last call.
   [[nodiscard]] std::vector<PolicyEffect> take() { return std::exchange(effects_, {}); }

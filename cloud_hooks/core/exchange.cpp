@@ -21,7 +21,7 @@ void Exchange::begin(Instant now) {
   if (!best || best->due > now || provisioner_.affordable(now, best->offer, 1) == 0) {
     return;
   }
-  fleet_.tell(catalog_.has_composition() ? "back_to_composition" : "back_to_spot", best->server,
+  fleet_.note(catalog_.has_composition() ? "back_to_composition" : "back_to_spot", best->server,
               fleet_.describe(*fleet_.find(best->server)) + " is to be exchanged for " +
                   to_string(catalog_.terms(best->offer).offer));
   under_way_ = UnderWay{best->server, provisioner_.request(now, best->offer, 1)};
@@ -44,7 +44,7 @@ void Exchange::watch(Instant now, bool may_request) {
       const std::string gives_way = under_way_->server;
       failures_ = 0;
       end(now);
-      fleet_.tell("server_given_up", gives_way,
+      fleet_.note("server_given_up", gives_way,
                   fleet_.describe(*old) + ": " + id +
                       (catalog_.has_composition() ? " is what the composition wants"
                                                   : " does the same for less"));

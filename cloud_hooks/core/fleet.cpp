@@ -144,11 +144,11 @@ std::optional<Instant> Fleet::leaves_by(const Server& server) const {
                                          : std::nullopt;
 }
 
-void Fleet::tell(std::string kind, const std::string& id, std::string detail,
+void Fleet::note(std::string kind, const std::string& id, std::string detail,
                  std::optional<double> cost) const {
   const Server* const server = find(id);
   const bool for_evaluator = server != nullptr && is_for_evaluator(*server);
-  effects_.add(policy_effect::Tell{std::move(kind), std::move(detail), id, cost, for_evaluator});
+  effects_.add(policy_effect::Note{std::move(kind), std::move(detail), id, cost, for_evaluator});
 }
 
 // --- Facts from the provider ---
@@ -241,7 +241,7 @@ const Fleet::Server* Fleet::joined(Instant now, MemberId id, const std::string& 
   server.stage = Stage::kWorking;
   server.deadline.reset();
   server.member = id;
-  tell("server_joined", server_id, describe(server));
+  note("server_joined", server_id, describe(server));
   return &server;
 }
 
@@ -292,7 +292,7 @@ std::optional<Fleet::Loss> Fleet::gone(Instant now, MemberId id, bool job_ends) 
     server.silent_since = now;
     server.deadline = now + options_.rejoin_patience;
     loss.offer = server.offer;
-    tell("server_lost", server_id, describe(server) + " has lost its worker");
+    note("server_lost", server_id, describe(server) + " has lost its worker");
   }
   return loss;
 }
@@ -338,8 +338,8 @@ void Fleet::count_together(Member& member, Server& server) {
   member.has_presumed_server = true;
   server.stage = Stage::kUnnamed;
   server.deadline.reset();
-  if (!std::exchange(has_told_unnamed_, true)) {
-    effects_.tell("worker_unnamed",
+  if (!std::exchange(unnamed_noted_, true)) {
+    effects_.note("worker_unnamed",
                   "a worker does not say on which server it runs: the startup script should set "
                   "MAYFLY_SERVER. Servers of such workers are kept until the last of them is gone");
   }

@@ -129,7 +129,7 @@ class Fleet {
 
   /// An event that concerns this server, whether or not it is known. `cost`: total cost, if it has
   /// ended.
-  void tell(std::string kind, const std::string& id, std::string detail,
+  void note(std::string kind, const std::string& id, std::string detail,
             std::optional<double> cost = {}) const;
 
   // --- Facts from the provider; the server is known, except in add() ---
@@ -214,7 +214,7 @@ class Fleet {
   std::map<std::string, Server> servers_;
   std::map<MemberId, Member> members_;
   std::uint32_t servers_seen_ = 0;
-  bool has_told_unnamed_ = false;
+  bool unnamed_noted_ = false;
 };
 
 }  // namespace mayfly::cloud_hooks

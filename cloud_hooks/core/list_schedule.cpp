@@ -12,8 +12,8 @@ constexpr Duration kFirstListMax = seconds(120);
 
 void ListSchedule::begin(Instant now) {
   begun_ = now;
-  knows_the_past_ = !options_.provider.survives_us;
-  due_ = knows_the_past_ ? now + options_.list_every : now;
+  knows_earlier_servers_ = !options_.provider.survives_us;
+  due_ = knows_earlier_servers_ ? now + options_.list_every : now;
 }
 
 void ListSchedule::ask_by(Instant moment) {
@@ -21,33 +21,33 @@ void ListSchedule::ask_by(Instant moment) {
 }
 
 bool ListSchedule::ask(Instant now) {
-  if (due_ > now || is_asked_) {
+  if (due_ > now || awaits_list_) {
     return false;
   }
-  is_asked_ = true;
-  asked_ = now;
+  awaits_list_ = true;
+  requested_at_ = now;
   return true;
 }
 
 std::optional<Instant> ListSchedule::next() const {
-  return is_asked_ ? std::nullopt : std::optional(due_);
+  return awaits_list_ ? std::nullopt : std::optional(due_);
 }
 
 void ListSchedule::listed(Instant now, Duration until_next) {
-  is_asked_ = false;
+  awaits_list_ = false;
   is_hopeless_ = false;
   error_.reset();
   due_ = now + until_next;
   // Requests that an earlier process sent just before it ended may appear in lists only later.
   const Duration unsure = options_.restarted ? options_.absence_grace : Duration(0);
-  knows_the_past_ = knows_the_past_ || asked_ >= begun_ + unsure;
-  if (!knows_the_past_) {
+  knows_earlier_servers_ = knows_earlier_servers_ || requested_at_ >= begun_ + unsure;
+  if (!knows_earlier_servers_) {
     ask_by(begun_ + unsure);
   }
 }
 
 bool ListSchedule::failed(Instant now, const ProviderError& error) {
-  is_asked_ = false;
+  awaits_list_ = false;
   due_ = now + std::max(options_.list_every, error.retry_after.value_or(Duration(0)));
   const bool is_refused =
       error.kind == ProviderErrorKind::kAuth || error.kind == ProviderErrorKind::kConfig;

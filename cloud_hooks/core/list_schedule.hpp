@@ -33,14 +33,14 @@ class ListSchedule {
   [[nodiscard]] bool failed(Instant now, const ProviderError& error);
 
   /// When the last list was requested: it shows the servers of that time.
-  [[nodiscard]] Instant asked() const { return asked_; }
+  [[nodiscard]] Instant requested_at() const { return requested_at_; }
   /// Whether a server that the last list lacks does not exist any more. `since`: when it was first
   /// seen, or its request was given up.
   [[nodiscard]] bool proves_absence(Instant since) const {
-    return asked_ >= since + options_.absence_grace;
+    return requested_at_ >= since + options_.absence_grace;
   }
   /// Whether everything that earlier processes of the job left behind has been listed.
-  [[nodiscard]] bool knows_the_past() const { return knows_the_past_; }
+  [[nodiscard]] bool knows_earlier_servers() const { return knows_earlier_servers_; }
   /// Whether a new job cannot begin: its first list was refused, or has not arrived two minutes
   /// after its start. A restarted job goes on asking, because it may have servers.
   [[nodiscard]] bool is_hopeless() const { return is_hopeless_; }
@@ -48,10 +48,10 @@ class ListSchedule {
  private:
   const ReplacementOptions& options_;
   Instant begun_{};
-  Instant asked_{};
+  Instant requested_at_{};
   Instant due_{};
-  bool is_asked_ = false;  // an answer is awaited
-  bool knows_the_past_ = false;
+  bool awaits_list_ = false;  // the provider has not answered yet
+  bool knows_earlier_servers_ = false;
   bool is_hopeless_ = false;
   std::optional<ProviderErrorKind> error_;  // of the last answer
 };

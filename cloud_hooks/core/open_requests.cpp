@@ -65,7 +65,7 @@ void OpenRequests::granted(Instant now, const std::string& id) {
   const Open& open = open_.at(id);
   if (open.missing() > 0) {
     (void)catalog_.out_of_stock(open.offer, now, {});
-    effects_.tell("server_refused", "fewer than asked for of " + describe(open));
+    effects_.note("server_refused", "fewer than asked for of " + describe(open));
   }
   forget(id);
 }
@@ -73,7 +73,7 @@ void OpenRequests::granted(Instant now, const std::string& id) {
 void OpenRequests::refused(Instant now, const std::string& id, const ProviderError& error,
                            bool quota_is_ours) {
   const Open& open = open_.at(id);
-  effects_.tell("server_refused",
+  effects_.note("server_refused",
                 std::string(to_string(error.kind)) + ": " + describe(open) + ": " + error.detail);
   switch (error.kind) {
     case ProviderErrorKind::kCapacity: (void)catalog_.out_of_stock(open.offer, now, error); break;
@@ -81,7 +81,7 @@ void OpenRequests::refused(Instant now, const std::string& id, const ProviderErr
     case ProviderErrorKind::kAuth:
     case ProviderErrorKind::kConfig:
       catalog_.stop(open.offer);
-      effects_.tell("offer_stopped", describe(open) +
+      effects_.note("offer_stopped", describe(open) +
                                          ": not asked for any more until `mayfly scale`; `mayfly "
                                          "cloud doctor` may say what is missing");
       break;
@@ -99,7 +99,7 @@ void OpenRequests::quota_refused(Instant now, const Open& open, const ProviderEr
     catalog_.quota_freed(open.offer);
     (void)catalog_.out_of_stock(open.offer, now, error);
   } else if (catalog_.quota_reached(open.offer)) {
-    effects_.tell("offer_stopped", describe(open) +
+    effects_.note("offer_stopped", describe(open) +
                                        ": our quota is reached; asked for again when a server like "
                                        "it has ended, or on `mayfly scale`");
   }
@@ -112,13 +112,13 @@ void OpenRequests::unanswered(Instant now, const std::string& id, const Provider
     return;
   }
   if (open.repeats == 0) {
-    effects_.tell("server_refused", "rate: " + describe(open) + ": " + error.detail +
+    effects_.note("server_refused", "rate: " + describe(open) + ": " + error.detail +
                                         "; the same request will be repeated");
   }
   if (open.repeats >= options_.repeats_max || !may_repeat) {
     leave_to_lists(now, open);
     (void)catalog_.out_of_stock(open.offer, now, error);
-    effects_.tell("server_refused", describe(open) +
+    effects_.note("server_refused", describe(open) +
                                         ": no answer; what became of the request will be seen in "
                                         "the list of servers");
     return;
@@ -132,17 +132,17 @@ void OpenRequests::unanswered(Instant now, const std::string& id, const Provider
 
 void OpenRequests::settle() {
   for (auto& [id, open] : open_) {
-    open.unseen = std::max(open.unseen, lists_.asked() - open.looked);
-    open.looked = std::max(open.looked, lists_.asked());
+    open.unseen = std::max(open.unseen, lists_.requested_at() - open.looked);
+    open.looked = std::max(open.looked, lists_.requested_at());
   }
   std::erase_if(open_, [this](const auto& entry) {
     const Open& open = entry.second;
     const bool is_settled = open.unsettled && lists_.proves_absence(*open.unsettled);
     if (is_settled && open.missing() > 0) {
       const Duration existed =
-          std::min(open.unseen + options_.absence_grace, lists_.asked() - open.sent);
+          std::min(open.unseen + options_.absence_grace, lists_.requested_at() - open.sent);
       const double cost = bill_.close_unseen(billing_item(open), existed);
-      effects_.tell("request_given_up",
+      effects_.note("request_given_up",
                     describe(open) + ": " + std::to_string(open.missing()) +
                         " of its servers were never seen; they count as billed for as long as they "
                         "may have existed between two lists",

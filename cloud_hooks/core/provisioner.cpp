@@ -17,7 +17,7 @@ Provisioner::Provisioner(const ReplacementOptions& options, OfferCatalog& catalo
       effects_(effects),
       requests_(requests) {}
 
-void Provisioner::request_missing(Instant now, bool knows_the_past) {
+void Provisioner::request_missing(Instant now, bool knows_earlier_servers) {
   const std::uint32_t workers = demand_.workers_missing();
   const std::uint32_t evaluators = demand_.evaluators_missing();
   const std::uint32_t missing = workers + evaluators;
@@ -25,7 +25,7 @@ void Provisioner::request_missing(Instant now, bool knows_the_past) {
     shortage_.over();
     return;
   }
-  if (!knows_the_past || !shortage_.is_gathered(now)) {
+  if (!knows_earlier_servers || !shortage_.is_gathered(now)) {
     return;
   }
   shun_bursts(now);
@@ -42,7 +42,7 @@ void Provisioner::request_missing(Instant now, bool knows_the_past) {
     shortage_.all_requested();
   }
   if (requested < missing && requests_.may_send() && shortage_.may_tell()) {
-    tell_exhausted(now, missing - requested, for_workers < workers);
+    note_exhausted(now, missing - requested, for_workers < workers);
   }
 }
 
@@ -106,14 +106,14 @@ void Provisioner::shun_bursts(Instant now) {
   }
 }
 
-void Provisioner::tell_exhausted(Instant now, std::uint32_t missing, bool lacks_workers) {
+void Provisioner::note_exhausted(Instant now, std::uint32_t missing, bool lacks_workers) {
   std::vector<std::size_t> possible = catalog_.ranking(now);
   std::erase_if(possible, [&](std::size_t offer) {
     return catalog_.terms(offer).for_evaluator == lacks_workers;
   });
   const bool has_room =
       std::ranges::any_of(possible, [this](std::size_t offer) { return demand_.room(offer) > 0; });
-  effects_.tell(has_room ? "budget" : "offers_exhausted",
+  effects_.note(has_room ? "budget" : "offers_exhausted",
                 std::to_string(missing) + " of " +
                     std::to_string(demand_.target() + options_.evaluators) + " servers missing: " +
                     (has_room                 ? "the budget allows no more servers"

@@ -30,7 +30,7 @@ class Provisioner {
 
   /// Requests the missing servers as soon as the batch of losses is complete, but not before the
   /// servers of earlier processes are known.
-  void request_missing(Instant now, bool knows_the_past);
+  void request_missing(Instant now, bool knows_earlier_servers);
   /// The time at which request_missing() may have more to do, if no event happens before; none =
   /// never.
   [[nodiscard]] std::optional<Instant> next_wake(Instant now) const;
@@ -47,7 +47,7 @@ class Provisioner {
   std::uint32_t request_up_to(Instant now, std::uint32_t wanted, const MostOf& most_of);
   std::uint32_t request_workers(Instant now, std::uint32_t missing);
   void shun_bursts(Instant now);
-  void tell_exhausted(Instant now, std::uint32_t missing, bool lacks_workers);
+  void note_exhausted(Instant now, std::uint32_t missing, bool lacks_workers);
 
   const ReplacementOptions& options_;
   OfferCatalog& catalog_;

@@ -83,7 +83,7 @@ struct StopJob {  ///< stop the job, with a checkpoint
   std::string reason;
 };
 /// An event for records and messages.
-struct Tell {
+struct Note {
   std::string kind;  ///< server_granted, server_refused, server_joined, server_lost, server_ended,
                      ///< server_adopted, server_given_up, servers_chosen, request_given_up,
                      ///< worker_unnamed, release_failed, list_failed, offer_stopped,
@@ -98,7 +98,7 @@ struct Tell {
 
 using PolicyEffect =
     std::variant<policy_effect::Request, policy_effect::Release, policy_effect::List,
-                 policy_effect::Drain, policy_effect::StopJob, policy_effect::Tell>;
+                 policy_effect::Drain, policy_effect::StopJob, policy_effect::Note>;
 
 /// The policy's view, for `mayfly status`, records and tests.
 struct PolicyStatus {

@@ -100,7 +100,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
     const bool had_hope = !parts_->lists.is_hopeless();
     const bool is_news = parts_->lists.failed(now, error);
     if (had_hope && parts_->lists.is_hopeless()) {
-      parts_->effects.tell("no_server_starts",
+      parts_->effects.note("no_server_starts",
                            "the provider does not list the servers of this job: " + why);
     } else if (is_news) {
       parts_->effects.tell("list_failed", why + (parts_->lists.knows_the_past()
@@ -128,7 +128,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::ReleaseAnswered& eve
     return;
   }
   const ProviderError& error = *event.error;
-  parts_->fleet.tell("release_failed", event.server,
+  parts_->fleet.note("release_failed", event.server,
                      std::string(to_string(error.kind)) + ": " + error.detail);
   parts_->fleet.release_again_at(
       now + std::max(parts_->options.rate_wait, error.retry_after.value_or(Duration(0))),
@@ -201,7 +201,7 @@ void ReplacementPolicy::plan(Instant now) {
     }
   }
   if (may_request()) {
-    parts_->provisioner.request_missing(now, parts_->lists.knows_the_past());
+    parts_->provisioner.request_missing(now, parts_->lists.knows_earlier_servers());
   } else {
     parts_->shortage.over();
   }
@@ -212,7 +212,7 @@ void ReplacementPolicy::plan(Instant now) {
 
 void ReplacementPolicy::watch_budget(Instant now) {
   if (!ended_ && parts_->budget.must_stop(now)) {
-    parts_->effects.tell(
+    parts_->effects.note(
         "budget",
         "the budget is nearly used up: the job stops with a checkpoint, then every "
         "server is released");
@@ -232,7 +232,7 @@ bool ReplacementPolicy::may_request() const {
 
 /// An exchange begins only when no loss waits for its replacement.
 bool ReplacementPolicy::may_exchange() const {
-  return may_request() && parts_->lists.knows_the_past() && !parts_->shortage.first_loss();
+  return may_request() && parts_->lists.knows_earlier_servers() && !parts_->shortage.first_loss();
 }
 
 std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
@@ -263,7 +263,7 @@ std::optional<Instant> ReplacementPolicy::find_next_wake(Instant now) const {
 
 bool ReplacementPolicy::settled() const {
   // A job that could not begin has requested nothing.
-  return ended_ && (parts_->lists.knows_the_past() || parts_->lists.is_hopeless()) &&
+  return ended_ && (parts_->lists.knows_earlier_servers() || parts_->lists.is_hopeless()) &&
          parts_->fleet.servers().empty() && parts_->requests.empty();
 }
 

@@ -32,12 +32,12 @@ bool ServerLifecycle::is_of_another_job(const ServerStatus& status) const {
          fleet_.find(status.id) == nullptr;
 }
 
-void ServerLifecycle::tell_of_other_jobs(const std::vector<ServerStatus>& servers) {
+void ServerLifecycle::note_other_jobs(const std::vector<ServerStatus>& servers) {
   const auto others = std::ranges::count_if(servers, [this](const ServerStatus& status) {
     return status.alive() && is_of_another_job(status);
   });
-  if (others > 0 && !std::exchange(has_told_of_other_jobs_, true)) {
-    effects_.tell("other_job",
+  if (others > 0 && !std::exchange(other_jobs_noted_, true)) {
+    effects_.note("other_job",
                   std::to_string(others) +
                       " of the listed servers were requested by another job of the same name, and "
                       "are left alone; --cloud-job gives a job a name of its own");
@@ -45,7 +45,7 @@ void ServerLifecycle::tell_of_other_jobs(const std::vector<ServerStatus>& server
 }
 
 void ServerLifecycle::reconcile(Instant now, const std::vector<ServerStatus>& servers) {
-  tell_of_other_jobs(servers);
+  note_other_jobs(servers);
   std::map<std::string, const ServerStatus*> listed;
   for (const ServerStatus& status : servers) {
     if (is_of_another_job(status)) {
@@ -57,7 +57,7 @@ void ServerLifecycle::reconcile(Instant now, const std::vector<ServerStatus>& se
       changed(now, status);
     } else if (!status.alive() && request != nullptr) {
       appeared_too_late(now, status, *request);
-    } else if (status.alive() && (request != nullptr || !lists_.knows_the_past() ||
+    } else if (status.alive() && (request != nullptr || !lists_.knows_earlier_servers() ||
                                   status.state != ServerState::kStopping)) {
       appeared(now, status, request);
     }
@@ -68,7 +68,7 @@ void ServerLifecycle::reconcile(Instant now, const std::vector<ServerStatus>& se
   for (const auto& [id, server] : fleet_.servers()) {
     const auto at = listed.find(id);
     if (at == listed.end() || !at->second->is_remembered) {
-      fleet_.looked_for(id, lists_.asked());
+      fleet_.looked_for(id, lists_.requested_at());
     }
     if (at == listed.end() && lists_.proves_absence(server.seen)) {
       ended.emplace_back(id, unlisted);
@@ -116,7 +116,7 @@ void ServerLifecycle::drop_never_made(const std::string& request_id,
   }
   for (const std::string& id : never_made) {
     bill_.drop(id);
-    fleet_.tell("server_ended", id,
+    fleet_.note("server_ended", id,
                 fleet_.describe(*fleet_.find(id)) + ": it was not made after all", 0.0);
     fleet_.remove(id);
   }
@@ -144,9 +144,9 @@ void ServerLifecycle::appeared(Instant now, const ServerStatus& status, const Op
   bill_.open(status.id, status.price_per_hour.value_or(fleet_.price_of(server)),
              billed_since(now, status, request));
   if (request != nullptr) {
-    fleet_.tell("server_granted", status.id, fleet_.describe(server));
+    fleet_.note("server_granted", status.id, fleet_.describe(server));
   } else {
-    fleet_.tell("server_adopted", status.id, fleet_.describe(server) + " carries this job's label");
+    fleet_.note("server_adopted", status.id, fleet_.describe(server) + " carries this job's label");
   }
   changed(now, status);
 }
@@ -160,7 +160,7 @@ Instant ServerLifecycle::billed_since(Instant now, const ServerStatus& status,
     return request->sent;
   }
   const bool is_in_spent_before =
-      options_.restarted && options_.spent_is_known && !lists_.knows_the_past();
+      options_.restarted && options_.spent_is_known && !lists_.knows_earlier_servers();
   return status.uptime && !is_in_spent_before ? now - *status.uptime : now;
 }
 
@@ -180,7 +180,7 @@ void ServerLifecycle::appeared_too_late(Instant now, const ServerStatus& status,
   } else {
     (void)catalog_.out_of_stock(request.offer, now, {});
   }
-  fleet_.tell("server_refused", status.id, "granted and gone at once: " + status.detail, cost);
+  fleet_.note("server_refused", status.id, "granted and gone at once: " + status.detail, cost);
 }
 
 void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
@@ -200,7 +200,7 @@ void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
     if (server.never_joined && !status.failed) {
       out_of_stock(now, server);
     }
-    fleet_.tell("server_lost", status.id,
+    fleet_.note("server_lost", status.id,
                 status.failed ? "has shut itself down" : "is being taken away");
   }
   if (status.failed && fleet_.stopped(now, status.id)) {
@@ -233,7 +233,7 @@ void ServerLifecycle::gone(Instant now, const std::string& id, const ServerStatu
   }
   const double cost = bill_.close(id, now);
   billed_until_[id] = now;
-  fleet_.tell("server_ended", id,
+  fleet_.note("server_ended", id,
               fleet_.describe(server) + (status.detail.empty() ? "" : ": " + status.detail), cost);
 }
 
@@ -246,7 +246,7 @@ void ServerLifecycle::watch(Instant now) {
     }
     const std::optional<Instant> leaves_by = fleet_.leaves_by(server);
     if (leaves_by && *leaves_by <= now) {
-      fleet_.tell("server_given_up", id,
+      fleet_.note("server_given_up", id,
                   fleet_.describe(server) + " is at the end of its lifetime");
       shortage_.noticed(now);
       fleet_.let_go(now, id);
@@ -260,16 +260,16 @@ void ServerLifecycle::stage_is_over(Instant now, const std::string& id,
   switch (server.stage) {
     case Stage::kAwaited:
       if (server.runs) {
-        fleet_.tell("server_given_up", id, what + " brought no worker into the job in time");
+        fleet_.note("server_given_up", id, what + " brought no worker into the job in time");
         failed_to_start(now, server, id, what);
       } else {  // for example because the provider has queued it
-        fleet_.tell("server_given_up", id, what + " did not start in time");
+        fleet_.note("server_given_up", id, what + " did not start in time");
         out_of_stock(now, server);
       }
       break;
     case Stage::kSilent:
     case Stage::kUnnamed:
-      fleet_.tell("server_given_up", id, what + ": its worker did not come back");
+      fleet_.note("server_given_up", id, what + ": its worker did not come back");
       break;
     case Stage::kLeaving:
     case Stage::kReleasing:
@@ -298,10 +298,10 @@ void ServerLifecycle::failed_to_start(Instant now, const Fleet::Server& server,
 void ServerLifecycle::failed_to_start(Instant now, std::size_t offer, const std::string& id,
                                       const std::string& what) {
   if (catalog_.failed_to_start(offer, now)) {
-    fleet_.tell("offer_stopped", id,
+    fleet_.note("offer_stopped", id,
                 what + ": three servers in a row started without a worker joining the job");
     if (catalog_.no_worker_offer_left()) {
-      fleet_.tell("no_server_starts", id, "no offer is left; the last one was " + what);
+      fleet_.note("no_server_starts", id, "no offer is left; the last one was " + what);
     }
   }
 }

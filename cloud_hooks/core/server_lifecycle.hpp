@@ -29,7 +29,7 @@ class ServerLifecycle {
                   const ListSchedule& lists, Shortage& shortage, EffectList& effects, Fleet& fleet,
                   OpenRequests& requests);
 
-  /// Compares the fleet with a list that was requested at `lists.asked()`.
+  /// Compares the fleet with a list that was requested at `lists.requested_at()`.
   void reconcile(Instant now, const std::vector<ServerStatus>& servers);
   /// The outcome of a request, whose servers may not be known yet. Does not settle the request
   /// itself.
@@ -41,7 +41,7 @@ class ServerLifecycle {
   using Open = OpenRequests::Open;
 
   [[nodiscard]] bool is_of_another_job(const ServerStatus& status) const;
-  void tell_of_other_jobs(const std::vector<ServerStatus>& servers);
+  void note_other_jobs(const std::vector<ServerStatus>& servers);
   void appeared(Instant now, const ServerStatus& status, const Open* request);
   void appeared_too_late(Instant now, const ServerStatus& status, const Open& request);
   [[nodiscard]] Instant billed_since(Instant now, const ServerStatus& status,
@@ -66,7 +66,7 @@ class ServerLifecycle {
   Fleet& fleet_;
   OpenRequests& requests_;
   std::map<std::string, Instant> billed_until_;  // of servers that seemed to be gone
-  bool has_told_of_other_jobs_ = false;
+  bool other_jobs_noted_ = false;
 };
 
 }  // namespace mayfly::cloud_hooks

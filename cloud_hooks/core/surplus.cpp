@@ -92,9 +92,9 @@ void Surplus::give_up(Instant now, const std::vector<std::string>& ids, const st
   if (ids.empty()) {
     return;
   }
-  effects_.tell("servers_chosen", choice_.describe(now, ids) + ": " + why);
+  effects_.note("servers_chosen", choice_.describe(now, ids) + ": " + why);
   for (const std::string& id : ids) {
-    fleet_.tell("server_given_up", id, fleet_.describe(*fleet_.find(id)) + ": " + why);
+    fleet_.note("server_given_up", id, fleet_.describe(*fleet_.find(id)) + ": " + why);
     fleet_.let_go(now, id);
   }
 }

@@ -166,7 +166,7 @@ Result<NoticeSetting> parse_notice_setting(std::string_view text) {
                            readable(text))};
 }
 
-std::optional<std::string> NoticeWatch::heard(Instant now, const Announced& announced) {
+std::optional<std::string> NoticeWatch::update(Instant now, const Announced& announced) {
   if (!announced) {
     const bool withdrawn = leave_at_.has_value();
     leave_at_.reset();

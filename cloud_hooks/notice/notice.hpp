@@ -64,7 +64,7 @@ class NoticeWatch {
 
   /// A source was read. Do not call this if it could not be read, because that is not a withdrawal.
   /// Returns a line for the log if something has changed.
-  [[nodiscard]] std::optional<std::string> heard(Instant now, const Announced& announced);
+  [[nodiscard]] std::optional<std::string> update(Instant now, const Announced& announced);
   /// The time at which to leave; nothing = no notice requires it.
   [[nodiscard]] std::optional<Instant> leave_at() const { return leave_at_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }

@@ -341,7 +341,7 @@ class NoticeWatcher::Impl {
         log::info("notices can be read again from " + source_->name());
       }
       if (const std::optional<std::string> news =
-              watch_.heard(monotonic_now(), announced.value())) {
+              watch_.update(monotonic_now(), announced.value())) {
         log::warning(*news);
       }
       last_ = announced.value().value_or(last_);

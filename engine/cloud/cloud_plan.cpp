@@ -209,8 +209,8 @@ int show_cloud_plan(const JobConfig& requested) {
        policy.handle(Instant{}, cloud_hooks::policy_event::Begin{})) {
     if (const auto* request = std::get_if<cloud_hooks::policy_effect::Request>(&effect)) {
       std::cout << provider.value()->preview(request->request) << "\n";
-    } else if (const auto* tell = std::get_if<cloud_hooks::policy_effect::Tell>(&effect)) {
-      std::cout << "# " << tell->kind << ": " << tell->detail << "\n";
+    } else if (const auto* note = std::get_if<cloud_hooks::policy_effect::Note>(&effect)) {
+      std::cout << "# " << note->kind << ": " << note->detail << "\n";
     }
   }
   std::cout << fmt::format("# {:.4g} per hour in all\n", policy.status(Instant{}).per_hour);

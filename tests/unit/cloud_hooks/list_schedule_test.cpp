@@ -19,7 +19,7 @@ TEST(ListSchedule, AsksOnceUntilThereIsAnAnswer) {
   ListSchedule lists(options);
   lists.begin(kBegin);
   EXPECT_TRUE(lists.ask(kBegin));
-  EXPECT_EQ(lists.asked(), kBegin);
+  EXPECT_EQ(lists.requested_at(), kBegin);
   EXPECT_FALSE(lists.ask(kBegin + seconds(100)));
   EXPECT_FALSE(lists.next());
   lists.listed(kBegin + seconds(100), options.list_every);
@@ -42,7 +42,7 @@ TEST(ListSchedule, KnowsThePastAtOnceIfServersEndWithTheirProcess) {
   const ReplacementOptions options = of_cloud(false, true);
   ListSchedule lists(options);
   lists.begin(kBegin);
-  EXPECT_TRUE(lists.knows_the_past());
+  EXPECT_TRUE(lists.knows_earlier_servers());
 }
 
 TEST(ListSchedule, KnowsThePastFromTheFirstList) {
@@ -50,9 +50,9 @@ TEST(ListSchedule, KnowsThePastFromTheFirstList) {
   ListSchedule lists(options);
   lists.begin(kBegin);
   EXPECT_TRUE(lists.ask(kBegin));
-  EXPECT_FALSE(lists.knows_the_past());
+  EXPECT_FALSE(lists.knows_earlier_servers());
   lists.listed(kBegin + seconds(1), options.list_every);
-  EXPECT_TRUE(lists.knows_the_past());
+  EXPECT_TRUE(lists.knows_earlier_servers());
 }
 
 TEST(ListSchedule, WaitsForWhatAnEarlierProcessMayHaveRequestedAtItsEnd) {
@@ -61,11 +61,11 @@ TEST(ListSchedule, WaitsForWhatAnEarlierProcessMayHaveRequestedAtItsEnd) {
   lists.begin(kBegin);
   EXPECT_TRUE(lists.ask(kBegin));
   lists.listed(kBegin + seconds(40), options.list_every);
-  EXPECT_FALSE(lists.knows_the_past());
+  EXPECT_FALSE(lists.knows_earlier_servers());
   EXPECT_EQ(lists.next(), kBegin + options.absence_grace) << "sooner than list_every";
   EXPECT_TRUE(lists.ask(kBegin + options.absence_grace));
   lists.listed(kBegin + seconds(60), options.list_every);
-  EXPECT_TRUE(lists.knows_the_past());
+  EXPECT_TRUE(lists.knows_earlier_servers());
 }
 
 TEST(ListSchedule, GivesUpANewJobWhoseFirstListIsRefusedOrDoesNotArrive) {
@@ -104,7 +104,7 @@ TEST(ListSchedule, TellsAnErrorOnceUntilAListHasCome) {
   EXPECT_TRUE(lists.failed(kBegin, error));
   EXPECT_FALSE(lists.failed(kBegin, error));
   EXPECT_TRUE(lists.failed(kBegin, {ProviderErrorKind::kAuth, "no"}));
-  EXPECT_FALSE(lists.knows_the_past());
+  EXPECT_FALSE(lists.knows_earlier_servers());
   error.retry_after = seconds(500);
   lists.listed(kBegin, options.list_every);
   EXPECT_TRUE(lists.failed(kBegin, error));

@@ -193,8 +193,8 @@ void MarketWorld::carry_out(const PolicyEffect& effect) {
   } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
     job_stopped_ = true;
     ++result_.stopped_by_budget;
-  } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
-    result_.exchanges += tell->kind.starts_with("back_to_") ? 1 : 0;
+  } else if (const auto* note = std::get_if<policy_effect::Note>(&effect)) {
+    result_.exchanges += note->kind.starts_with("back_to_") ? 1 : 0;
   }
 }
 

@@ -113,9 +113,9 @@ class PolicyHarness {
         releases.push_back(release->server);
       } else if (const auto* drain = std::get_if<policy_effect::Drain>(&effect)) {
         drains.push_back(drain->member);
-      } else if (const auto* tell = std::get_if<policy_effect::Tell>(&effect)) {
-        told.push_back(tell->kind);
-        details.push_back(tell->detail);
+      } else if (const auto* note = std::get_if<policy_effect::Note>(&effect)) {
+        told.push_back(note->kind);
+        details.push_back(note->detail);
       } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
         stopped = true;
       }

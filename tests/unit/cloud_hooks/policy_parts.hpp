@@ -46,8 +46,8 @@ struct PolicyParts : ReplacementParts {
   /// The kinds of the events that were recorded.
   [[nodiscard]] std::vector<std::string> told() {
     std::vector<std::string> kinds;
-    for (policy_effect::Tell& tell : taken<policy_effect::Tell>()) {
-      kinds.push_back(std::move(tell.kind));
+    for (policy_effect::Note& note : taken<policy_effect::Note>()) {
+      kinds.push_back(std::move(note.kind));
     }
     return kinds;
   }

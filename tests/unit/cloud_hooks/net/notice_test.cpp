@@ -117,23 +117,23 @@ constexpr Instant kStart{1'000'000'000'000};
 
 TEST(NoticeWatch, LeavesAtOnceIfTheEndIsNear) {
   NoticeWatch watch;
-  EXPECT_FALSE(watch.heard(kStart, std::nullopt).has_value());
+  EXPECT_FALSE(watch.update(kStart, std::nullopt).has_value());
   EXPECT_FALSE(watch.leave_at().has_value());
-  EXPECT_TRUE(watch.heard(kStart, Notice{seconds(30), "x"}).has_value());
+  EXPECT_TRUE(watch.update(kStart, Notice{seconds(30), "x"}).has_value());
   EXPECT_EQ(watch.leave_at(), kStart);
   EXPECT_EQ(watch.reason(), "x");
 }
 
 TEST(NoticeWatch, StaysWhileTheEndIsFarAndANoticeMayBeWithdrawn) {
   NoticeWatch watch;
-  EXPECT_TRUE(watch.heard(kStart, Notice{seconds(900), "x"}).has_value());
+  EXPECT_TRUE(watch.update(kStart, Notice{seconds(900), "x"}).has_value());
   EXPECT_EQ(watch.leave_at(), kStart + seconds(780));
-  EXPECT_FALSE(watch.heard(kStart + seconds(2), Notice{seconds(898), "x"}).has_value())
+  EXPECT_FALSE(watch.update(kStart + seconds(2), Notice{seconds(898), "x"}).has_value())
       << "nothing new to log";
   EXPECT_EQ(watch.leave_at(), kStart + seconds(780));
-  EXPECT_TRUE(watch.heard(kStart + seconds(4), std::nullopt).has_value());
+  EXPECT_TRUE(watch.update(kStart + seconds(4), std::nullopt).has_value());
   EXPECT_FALSE(watch.leave_at().has_value());
-  EXPECT_FALSE(watch.heard(kStart + seconds(6), std::nullopt).has_value());
+  EXPECT_FALSE(watch.update(kStart + seconds(6), std::nullopt).has_value());
 }
 
 /// Answers like Azure without events, and records the longest time that its callers allowed.
@@ -162,8 +162,8 @@ TEST(AzureSource, IsNotWaitedForWhileThereIsANotice) {
 
 TEST(NoticeWatch, FollowsANoticeThatMoves) {
   NoticeWatch watch;
-  (void)watch.heard(kStart, Notice{seconds(900), "x"});
-  (void)watch.heard(kStart + seconds(2), Notice{seconds(60), "x"});
+  (void)watch.update(kStart, Notice{seconds(900), "x"});
+  (void)watch.update(kStart + seconds(2), Notice{seconds(60), "x"});
   EXPECT_EQ(watch.leave_at(), kStart + seconds(2));
 }
 
