@@ -50,12 +50,12 @@ std::uint64_t number_in(const std::string& text) {
 class Connection;
 
 /// The functions of the server that a connection uses.
-class Home {
+class ConnectionOwner {
  public:
-  virtual ~Home() = default;
+  virtual ~ConnectionOwner() = default;
   virtual Reply reply(const Query& query, const std::string& address) = 0;
   /// The event with the present versions of the runs; empty if `last_id` names the same versions.
-  virtual std::string news(const std::string& last_id) = 0;
+  virtual std::string changes_since(const std::string& last_id) = 0;
   virtual void turned_away(const std::string& who, const std::string& why) = 0;
   [[nodiscard]] virtual const ServerLimits& limits() const = 0;
 };
@@ -66,22 +66,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   enum class Stage { kRequest, kAnswer, kStream, kClosing, kClosed };
 
-  Connection(asio::io_context& io, UniqueFd fd, Home& home)
+  Connection(asio::io_context& io, UniqueFd fd, ConnectionOwner& owner)
       : who_(peer_name(fd.get())),
         address_(bound_endpoint(fd.get()).host),
         socket_(io),
         buffer_(kHeadBytesMax),
-        home_(home) {
+        owner_(owner) {
     adopt(socket_, std::move(fd));
     parser_.header_limit(kHeadBytesMax);
     parser_.body_limit(0);
-    deadline_ = monotonic_now() + home.limits().request_max;
+    deadline_ = monotonic_now() + owner.limits().request_max;
   }
 
   void start() {
-    http::async_read_header(
-        socket_, buffer_, parser_,
-        [self = shared_from_this()](const error_code& error, std::size_t) { self->heard(error); });
+    http::async_read_header(socket_, buffer_, parser_,
+                            [self = shared_from_this()](const error_code& error, std::size_t) {
+                              self->on_request(error);
+                            });
   }
 
   [[nodiscard]] Stage stage() const { return stage_; }
@@ -93,13 +94,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Closes the connection at once.
   void drop(const std::string& why) {
     if (stage_ == Stage::kRequest) {
-      home_.turned_away(who_, why);
+      owner_.turned_away(who_, why);
     }
     close();
   }
 
-  /// Sends the news to a stream. While an earlier event is being sent, only the newest one waits,
-  /// so that a page that does not read needs no further memory.
+  /// Sends the changes to a stream. While an earlier event is being sent, only the newest one
+  /// waits, so that a page that does not read needs no further memory.
   void push(bool sign_of_life) {
     if (stage_ != Stage::kStream) {
       return;
@@ -108,7 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       waits_ = waits_ || !sign_of_life;
       return;
     }
-    std::string event = home_.news(sign_of_life ? "" : last_id_);
+    std::string event = owner_.changes_since(sign_of_life ? "" : last_id_);
     if (!event.empty()) {
       const std::size_t begin = event.find("id: ") + 4;
       last_id_ = event.substr(begin, event.find('\n') - begin);
@@ -117,7 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
-  void heard(const error_code& error) {
+  void on_request(const error_code& error) {
     if (stage_ != Stage::kRequest) {
       return;
     }
@@ -134,9 +135,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
                       string_of(request[http::field::cookie]),
                       string_of(request["Last-Event-ID"]),
                       string_of(request[http::field::accept])};
-    Reply reply = home_.reply(query, address_);
+    Reply reply = owner_.reply(query, address_);
     if (reply.status == 403 || reply.status == 421) {
-      home_.turned_away(who_, "status " + std::to_string(reply.status));
+      owner_.turned_away(who_, "status " + std::to_string(reply.status));
     }
     stage_ = reply.is_stream ? Stage::kStream : Stage::kAnswer;
     last_id_ = query.last_event_id;
@@ -157,7 +158,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   void send_more() {
-    deadline_ = monotonic_now() + home_.limits().stall_max;
+    deadline_ = monotonic_now() + owner_.limits().stall_max;
     const std::array<asio::const_buffer, 2> parts = {
         asio::buffer(head_) + sent_, asio::buffer(body_) + (sent_ - std::min(sent_, head_.size()))};
     socket_.async_write_some(parts,
@@ -216,7 +217,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   tcp::socket socket_;
   boost::beast::flat_buffer buffer_;
   http::request_parser<http::empty_body> parser_;
-  Home& home_;
+  ConnectionOwner& owner_;
   Stage stage_ = Stage::kRequest;
   Instant deadline_{};  // of the present stage
   std::string head_;
@@ -228,7 +229,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 512> rest_{};
 };
 
-class PageServer final : public Server, private Home {
+class PageServer final : public Server, private ConnectionOwner {
  public:
   explicit PageServer(ServerOptions options)
       : gate_(std::move(options.gate)),
@@ -340,7 +341,7 @@ class PageServer final : public Server, private Home {
   }
 
   /// "retry" makes the page connect again soon after the server was restarted.
-  std::string news(const std::string& last_id) override {
+  std::string changes_since(const std::string& last_id) override {
     std::string id;
     std::string runs;
     for (ServedRun& run : runs_) {
@@ -375,21 +376,22 @@ class PageServer final : public Server, private Home {
       oldest->second->drop("too many connections");
       connections_.erase(oldest);
     }
-    auto connection = std::make_shared<Connection>(io_, std::move(fd), static_cast<Home&>(*this));
+    auto connection =
+        std::make_shared<Connection>(io_, std::move(fd), static_cast<ConnectionOwner&>(*this));
     connections_.emplace(next_id_++, connection);
     connection->start();
   }
 
   /// Reading the files of a very long run takes a while; most of the time is left for answers.
   void poll_later() {
-    poll_timer_.expires_after(std::max(limits_.poll_interval, 5 * polling_took_));
+    poll_timer_.expires_after(std::max(limits_.poll_interval, 5 * last_poll_took_));
     poll_timer_.async_wait([this](const error_code&) {
       const Instant now = monotonic_now();
       bool any = false;
       for (ServedRun& run : runs_) {
         any = run.poll() || any;
       }
-      polling_took_ = monotonic_now() - now;
+      last_poll_took_ = monotonic_now() - now;
       const bool sign_of_life = !any && now - last_push_ >= limits_.alive_interval;
       if (any || sign_of_life) {
         last_push_ = now;
@@ -405,7 +407,7 @@ class PageServer final : public Server, private Home {
       if (any) {
         last_change_ = now;
       }
-      if (ends_ && (*ends_ <= now || has_told_all(now))) {
+      if (ends_ && (*ends_ <= now || all_pages_are_current(now))) {
         return io_.stop();
       }
       poll_later();
@@ -414,7 +416,7 @@ class PageServer final : public Server, private Home {
 
   /// Whether no page is open, or every open page was notified of the last change and had time to
   /// fetch it.
-  [[nodiscard]] bool has_told_all(Instant now) const {
+  [[nodiscard]] bool all_pages_are_current(Instant now) const {
     const bool all_rest = std::all_of(connections_.begin(), connections_.end(),
                                       [](const auto& one) { return one.second->rests(); });
     return connections_.empty() || (all_rest && now - last_change_ >= kFetchingMax);
@@ -440,7 +442,7 @@ class PageServer final : public Server, private Home {
   Instant last_push_{};
   Instant last_change_{};
   std::optional<Instant> ends_;
-  Duration polling_took_{};
+  Duration last_poll_took_{};
 };
 
 }  // namespace
