@@ -272,26 +272,26 @@ void HostMemory::measure() {
   const std::uint64_t margin = std::min(bytes_max_ / kMarginPart, kMarginMost);
   const std::uint64_t usable = usable_();
   measured_ = now;
-  left_ = usable - std::min(usable, margin);
+  bytes_left_ = usable - std::min(usable, margin);
 }
 
 bool HostMemory::take(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   measure();
-  const bool may_take = bytes <= left_;
-  left_ -= may_take ? bytes : 0;
+  const bool may_take = bytes <= bytes_left_;
+  bytes_left_ -= may_take ? bytes : 0;
   return may_take;
 }
 
 void HostMemory::give_back(std::uint64_t bytes) {
   const std::lock_guard lock(mutex_);
-  left_ += bytes;
+  bytes_left_ += bytes;
 }
 
 std::uint64_t HostMemory::left() {
   const std::lock_guard lock(mutex_);
   measure();
-  return left_;
+  return bytes_left_;
 }
 
 }  // namespace mayfly::datasets

@@ -77,7 +77,7 @@ class HostMemory {
   std::atomic<Instant> listed_ = monotonic_now();
   std::mutex mutex_;  // guards everything below
   std::optional<Instant> measured_;
-  std::uint64_t left_ = 0;
+  std::uint64_t bytes_left_ = 0;
 };
 
 /// A key that no other process uses, for memory that is not shared.

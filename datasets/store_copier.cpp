@@ -182,7 +182,7 @@ std::optional<StoreCopier::Round> StoreCopier::make_plan(StorePeers& peers) {
   store_->allow_giving_up(!peers.over.raised());
   if (!round.plan.needs_leavers) {
     for (const auto& leaver : round.leavers) {
-      leaver->let_go();
+      leaver->mark_gone();
     }
   }
   return round;

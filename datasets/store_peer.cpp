@@ -98,18 +98,18 @@ bool StorePeer::is_known_to(std::uint64_t store) const {
 }
 
 void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSignal& stop) {
-  const std::lock_guard lock(asking_);  // one thread asks, and others wait for its answer
+  const std::lock_guard lock(request_mutex_);  // one thread asks, and others wait for its answer
   const Instant now = monotonic_now();
   if (epoch_ != epoch) {
     is_known_ = false;
     epoch_ = epoch;
     epoch_begun_ = now;
   }
-  const Duration age_most = std::clamp(asked_ - epoch_begun_, kIndexAgeLeast, kIndexAgeMost);
-  if (is_known_ && now - asked_ < age_most) {
+  const Duration age_most = std::clamp(requested_at_ - epoch_begun_, kIndexAgeLeast, kIndexAgeMost);
+  if (is_known_ && now - requested_at_ < age_most) {
     return;
   }
-  asked_ = now;
+  requested_at_ = now;
   Duration patience{};
   {
     const std::lock_guard guard(mutex_);
@@ -127,11 +127,11 @@ void StorePeer::update(std::uint64_t epoch, std::uint64_t images, const AbortSig
 }
 
 /// The answers to two questions that were asked at the same time may arrive in any order.
-void StorePeer::learn(StoreIndex index, Instant asked) {
+void StorePeer::learn(StoreIndex index, Instant requested_at) {
   const std::lock_guard lock(mutex_);
-  if (asked >= index_asked_) {
+  if (requested_at >= index_requested_at_) {
     index_ = std::move(index);
-    index_asked_ = asked;
+    index_requested_at_ = requested_at;
   }
 }
 
@@ -152,8 +152,8 @@ void StorePeer::fetch(std::span<WantedImage> wanted, const AbortSignal& stop) {
   {
     const std::lock_guard lock(mutex_);
     times_.add(now - begun);
-    has_failed = has_failed && now - doubted_ > AnswerTimes::kMost;
-    doubted_ = has_failed ? now : doubted_;
+    has_failed = has_failed && now - last_failure_ > AnswerTimes::kMost;
+    last_failure_ = has_failed ? now : last_failure_;
     images = 64 * index_.kept.size();
   }
   if (has_failed && has_left_) {  // it may be gone; no thread should wait in vain again

@@ -70,31 +70,31 @@ class StorePeer {
   [[nodiscard]] bool is_known_to(std::uint64_t store) const;
   [[nodiscard]] bool is_gone() const { return is_gone_; }
   /// Only for a host that has left: no image is needed from it any more.
-  void let_go() { is_gone_ = true; }
+  void mark_gone() { is_gone_ = true; }
 
  private:
   class Reader;
 
-  void learn(StoreIndex index, Instant asked);
+  void learn(StoreIndex index, Instant requested_at);
 
   const Address address_;
   const StoreKey key_;
   std::atomic<bool> has_left_{false};
   std::atomic<bool> is_gone_{false};
   std::vector<std::uint64_t> was_with_;  // fixed when the host has left
-  std::mutex asking_;                    // guards the next four
+  std::mutex request_mutex_;             // guards the next four
   bool is_known_ = false;
   std::uint64_t epoch_ = UINT64_MAX;
   Instant epoch_begun_;
-  Instant asked_;
+  Instant requested_at_;
   mutable std::mutex mutex_;  // guards everything below
   StoreIndex index_;
-  Instant index_asked_;                                // when the host was asked for index_
+  Instant index_requested_at_;                         // of the request for index_
   std::condition_variable returned_;                   // a reader was returned to readers_
   std::vector<std::unique_ptr<StoreReader>> readers_;  // not in use now
   std::size_t readers_made_ = 0;
   AnswerTimes times_;
-  Instant doubted_;  // when a fetch last failed
+  Instant last_failure_;  // of a fetch
 };
 
 /// The other hosts of a view.

@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::size_t kReadersMax = 512;   // readers that have asked with the key of a view
 constexpr std::size_t kStrangersMax = 64;  // all other connections
-constexpr std::size_t kAskedMax = 4 * kStoreRequestMax;  // from one reader before it reads answers
+// Images that one reader may request before it reads answers.
+constexpr std::size_t kRequestedMax = 4 * kStoreRequestMax;
 constexpr std::size_t kWaitingBytesMax = std::size_t{64} << 10;  // of a reader in a later view
 constexpr std::size_t kSendBytes = std::size_t{256} << 10;
 constexpr int kServePollMs = 500;
@@ -34,33 +35,33 @@ constexpr Duration kFirstRequest = seconds(2);
 class StoreServer::Connection {
  public:
   explicit Connection(UniqueFd fd)
-      : who_(peer_name(fd.get())), fd_(std::move(fd)), since_(monotonic_now()) {}
+      : peer_(peer_name(fd.get())), fd_(std::move(fd)), since_(monotonic_now()) {}
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  [[nodiscard]] const std::string& who() const { return who_; }
-  [[nodiscard]] bool has_asked() const { return has_asked_; }
+  [[nodiscard]] const std::string& peer() const { return peer_; }
+  [[nodiscard]] bool has_requested() const { return has_requested_; }
   /// When the last answer was begun, or nothing.
   [[nodiscard]] Instant last_answer() const { return last_answer_; }
   [[nodiscard]] bool is_late(Instant now) const {
-    return !has_asked_ && now - since_ > kFirstRequest;
+    return !has_requested_ && now - since_ > kFirstRequest;
   }
   [[nodiscard]] short events() const {
-    const bool may_ask = asked_.size() < kAskedMax;
+    const bool may_ask = requested_.size() < kRequestedMax;
     return static_cast<short>((may_ask ? POLLIN : 0) | (answers() ? POLLOUT : 0));
   }
 
   /// False: this connection is over.
   [[nodiscard]] bool advance(ImageStore& store, const Admitted& admitted) {
-    if (asked_.size() < kAskedMax && !receive(store, admitted)) {
+    if (requested_.size() < kRequestedMax && !receive(store, admitted)) {
       return false;
     }
     // A connection of a former view: its reader has closed it, or will connect again with the new
     // key.
-    return (!has_asked_ || admitted.has(key_)) && send(store);
+    return (!has_requested_ || admitted.has(key_)) && send(store);
   }
 
  private:
-  [[nodiscard]] bool answers() const { return is_answering_ || !asked_.empty(); }
+  [[nodiscard]] bool answers() const { return is_answering_ || !requested_.empty(); }
 
   bool receive(ImageStore& store, const Admitted& admitted) {
     std::array<std::byte, 65536> block;
@@ -80,13 +81,13 @@ class StoreServer::Connection {
                !got.closed;
       }
       key_ = request.key;
-      has_asked_ = true;
+      has_requested_ = true;
       if (received_.size() < whole) {
         break;
       }
       const ByteSpan rest = ByteSpan(received_).first(whole).subspan(sizeof request);
       if (request.images == kStoreIndex) {
-        asked_.push_back(kIndex);
+        requested_.push_back(kIndex);
       } else if (request.images == kStoreOffer ? !take_offer(store, rest)
                                                : !take_questions(store, rest)) {
         return false;
@@ -137,7 +138,7 @@ class StoreServer::Connection {
       if (image >= store.images()) {
         return false;
       }
-      asked_.push_back(image);
+      requested_.push_back(image);
     }
     return true;
   }
@@ -170,29 +171,29 @@ class StoreServer::Connection {
   void begin_answer(const ImageStore& store) {
     last_answer_ = monotonic_now();
     ImageStore::Kept kept;
-    if (asked_.front() == kIndex) {
+    if (requested_.front() == kIndex) {
       index_ = words_of(store.index());
       kept = {.bytes = std::as_bytes(std::span(index_)),
               .digest = digest_of(std::as_bytes(std::span(index_)))};
     } else {
-      kept = store.kept(asked_.front(), copy_);
+      kept = store.kept(requested_.front(), copy_);
     }
-    answer_ = {.image = asked_.front(), .size = kept.bytes.size(), .digest = kept.digest};
+    answer_ = {.image = requested_.front(), .size = kept.bytes.size(), .digest = kept.digest};
     bytes_ = kept.bytes;
     sent_ = 0;
     is_answering_ = true;
-    asked_.pop_front();
+    requested_.pop_front();
   }
 
   static constexpr std::uint64_t kIndex = UINT64_MAX;  // in place of an image
 
-  const std::string who_;
+  const std::string peer_;
   UniqueFd fd_;
   Instant since_;
   StoreKey key_;
-  bool has_asked_ = false;
+  bool has_requested_ = false;
   Bytes received_;
-  std::deque<std::uint64_t> asked_;
+  std::deque<std::uint64_t> requested_;
   bool is_answering_ = false;
   Instant last_answer_;
   StoreAnswer answer_;
@@ -250,8 +251,8 @@ void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitte
   if (goes_on && !connection->is_late(monotonic_now())) {
     return;
   }
-  if (!connection->has_asked()) {
-    log_.turned_away(connection->who(), "it asked for nothing with the key of this view");
+  if (!connection->has_requested()) {
+    log_.turned_away(connection->peer(), "it asked for nothing with the key of this view");
   }
   connection.reset();
 }
@@ -259,14 +260,14 @@ void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitte
 /// Closes the oldest strangers, so that they cannot keep readers from connecting.
 void StoreServer::close_excess(Connections& connections) {
   const auto asked = static_cast<std::size_t>(
-      std::ranges::count_if(connections, [](const auto& one) { return one->has_asked(); }));
+      std::ranges::count_if(connections, [](const auto& one) { return one->has_requested(); }));
   std::size_t strangers = connections.size() - asked;
   std::size_t readers = 0;
   for (auto& connection : connections) {
-    const bool has_asked = connection->has_asked();
-    if (has_asked ? ++readers > kReadersMax : strangers > kStrangersMax) {
-      strangers -= has_asked ? 0 : 1;
-      log_.turned_away(connection->who(), "too many readers at once");
+    const bool has_requested = connection->has_requested();
+    if (has_requested ? ++readers > kReadersMax : strangers > kStrangersMax) {
+      strangers -= has_requested ? 0 : 1;
+      log_.turned_away(connection->peer(), "too many readers at once");
       connection.reset();
     }
   }
