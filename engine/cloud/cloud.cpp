@@ -51,7 +51,7 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
 /// `mayfly scale` may have changed the number since the job began.
 std::uint32_t workers_at_first(const CoordinatorProcess& process) {
   const auto memory = read_cloud_memory(process.config().run_dir);
-  return process.goes_on() && memory ? memory->workers : process.config().workers;
+  return process.continues_job() && memory ? memory->workers : process.config().workers;
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ Cloud::Cloud(CoordinatorProcess& process)
       parts_(process.config()),
       target_(process.config(), workers_at_first(process)),
       supply_(process.config()) {
-  process_.tell_machines([this](const std::string& machine) {
+  process_.set_machine_settings([this](const std::string& machine) {
     const elastic::JobStatus status = process_.server().status();
     return parts_.settings_of(machine, status, target_.for_training());
   });
@@ -69,7 +69,7 @@ Cloud::Cloud(CoordinatorProcess& process)
 }
 
 Cloud::~Cloud() {
-  process_.tell_machines(nullptr);
+  process_.set_machine_settings(nullptr);
   process_.give_up_with(nullptr);
 }
 
@@ -361,7 +361,7 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
   } else if (fact.kind == "server_granted" || fact.kind == "server_adopted") {
     parts_.granted(fact.server, fact.for_evaluator);
   }
-  supply_.heard(fact);
+  supply_.on_fact(fact);
   if (fact.all) {
     end_if_hopeless(*fact.all);
   }

@@ -25,7 +25,7 @@ std::string MachineParts::settings_of(const std::string& machine, const elastic:
     return "evaluator = true\n";
   }
   const std::lock_guard lock(mutex_);
-  told_to_work_.insert(machine);
+  training_machines_.insert(machine);
   const bool has_begun = status.view != ViewId{};
   note_servers_locked(status);
   return settings_of_place(config_, has_begun ? std::nullopt : servers_.take(machine));
@@ -62,7 +62,7 @@ bool MachineParts::is_to_evaluate(const std::string& machine, const elastic::Job
     return found != granted_.end() && found->second;
   }
   if (!evaluators_.has(machine)) {
-    std::set<std::string> working = told_to_work_;
+    std::set<std::string> working = training_machines_;
     std::size_t unnamed = 0;
     for (const elastic::MemberStatus& member : status.members) {
       if (member.phase == elastic::MemberPhase::kLeaving) {
@@ -108,7 +108,7 @@ void MachineParts::gone(const std::string& machine) {
   const std::lock_guard lock(mutex_);
   servers_.gone(machine);
   evaluators_.gone(machine);
-  told_to_work_.erase(machine);
+  training_machines_.erase(machine);
   ended_.insert(machine);
 }
 

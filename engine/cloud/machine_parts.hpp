@@ -50,8 +50,8 @@ class MachineParts {
   ServerPlaces servers_;
   ServerPlaces evaluators_;
   std::set<std::string> ended_;
-  std::map<std::string, bool> granted_;  // whether for an evaluator
-  std::set<std::string> told_to_work_;
+  std::map<std::string, bool> granted_;      // whether for an evaluator
+  std::set<std::string> training_machines_;  // got the role of a worker or a parameter server
 };
 
 }  // namespace mayfly::engine

@@ -7,7 +7,7 @@ WorkerSupply::WorkerSupply(const JobConfig& config)
                      (config.cloud_provider == "slurm" &&
                       config.cloud_offers.find(',') == std::string::npos)) {}
 
-void WorkerSupply::heard(const cloud_hooks::CloudFact& fact) {
+void WorkerSupply::on_fact(const cloud_hooks::CloudFact& fact) {
   const std::lock_guard lock(mutex_);
   if (fact.kind == "no_server_starts" || (has_one_offer_ && fact.kind == "offer_stopped")) {
     why_ = fact.detail;

@@ -17,7 +17,7 @@ class WorkerSupply {
 
   /// Handles an event of the driver. The supply ends when the only offer is stopped, or when the
   /// servers of all offers fail before their workers join. It continues when a worker joins.
-  void heard(const cloud_hooks::CloudFact& fact);
+  void on_fact(const cloud_hooks::CloudFact& fact);
   /// Every offer is used again, because the number of workers was changed.
   void reopen();
   /// The reason why no further worker can start; empty if one may. Workers may still join from

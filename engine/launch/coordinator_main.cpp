@@ -153,10 +153,10 @@ int run_coordinator(const JobConfig& config, RunListener& listener) {
     const Result<void> spelled_out = spell_out_switch_order(prepared.value());
     prepared = spelled_out.ok() ? std::move(prepared) : spelled_out.error();
   }
-  return prepared.ok()
-             ? run_coordinator(prepared.value(), listener, CoordinatorProcess::Unfinished::kGoOn,
-                               CoordinatorProcess::Facts::kMayCome)
-             : refuse(prepared.error(), kExitUsage);
+  return prepared.ok() ? run_coordinator(prepared.value(), listener,
+                                         CoordinatorProcess::Unfinished::kContinue,
+                                         CoordinatorProcess::Facts::kMayCome)
+                       : refuse(prepared.error(), kExitUsage);
 }
 
 int run_coordinator(const JobConfig& config, RunListener& listener,
@@ -202,9 +202,9 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
   if (interrupts > 0) {  // the signal came before there was a server to stop
     process.value()->server().stop("stopped by the user");
   }
-  process.value()->recorder().tell(fmt::format("coordinator at {}, token file {}",
-                                               process.value()->server().endpoint(),
-                                               process.value()->config().token_file));
+  process.value()->recorder().print(fmt::format("coordinator at {}, token file {}",
+                                                process.value()->server().endpoint(),
+                                                process.value()->config().token_file));
   Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process.value());
   if (!cloud.ok()) {
     lend_to_signals(nullptr);

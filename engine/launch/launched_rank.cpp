@@ -183,7 +183,7 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
     if (coordinator == 0) {
       return run_coordinator(config, listener,
                              restarts == 0 ? CoordinatorProcess::Unfinished::kRefuse
-                                           : CoordinatorProcess::Unfinished::kGoOn,
+                                           : CoordinatorProcess::Unfinished::kContinue,
                              CoordinatorProcess::Facts::kHere, std::move(lock));
     }
     for (const int ignored : {SIGINT, SIGTERM}) {

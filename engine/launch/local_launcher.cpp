@@ -192,7 +192,7 @@ Result<void> LocalLauncher::start_server(std::uint32_t index) {
 bool LocalLauncher::replace(const Worker& dead) {
   const JobConfig& config = process_->config();
   const bool was_wanted =
-      !dead.is_server && !dead.told_to_leave && !dead.is_leaving && !dead.is_killed_by_plan;
+      !dead.is_server && !dead.leave_requested && !dead.is_leaving && !dead.is_killed_by_plan;
   const bool is_over = process_->recorder().news().end().has_value() || interrupts_ > 0;
   if (!was_wanted || !dead.has_failed || dead.has_refused || is_over || carries_servers(config) ||
       restarts_ >= config.max_restarts) {
@@ -347,7 +347,7 @@ void LocalLauncher::follow_scale_requests() {
   }
   for (std::size_t n = running.size(); n > wanted; --n) {  // the youngest leave first
     Worker& youngest = workers_[running[n - 1]];
-    youngest.told_to_leave = true;
+    youngest.leave_requested = true;
     (void)signal_worker(running[n - 1], SIGTERM);
   }
   process_->note("scale", fmt::format("scale: from {} to {} workers", running.size(), wanted));

@@ -52,7 +52,7 @@ class LocalLauncher : private ChaosTargets {
     bool running = true;
     bool is_server = false;   // a parameter server, whose number is not a worker's
     bool is_leaving = false;  // was a member in the phase "leaving"
-    bool told_to_leave = false;
+    bool leave_requested = false;
     bool is_killed_by_plan = false;  // so it is not replaced
     bool was_member = false;
     bool is_lost = false;       // was a member; its process is ending or will join again
@@ -64,7 +64,7 @@ class LocalLauncher : private ChaosTargets {
     /// Counts when the job is scaled: it is a member, is about to become one, or was evicted and
     /// joins again.
     [[nodiscard]] bool stays() const {
-      return running && !told_to_leave && !is_leaving && !is_server;
+      return running && !leave_requested && !is_leaving && !is_server;
     }
   };
 

@@ -68,7 +68,7 @@ Result<TransferAnswer> ask(const JobConfig& own, const TransferRequest& request)
 
 }  // namespace
 
-std::string settings_to_tell(const JobConfig& job) {
+std::string settings_to_send(const JobConfig& job) {
   std::vector<std::string> also = {"coordinator_timeout"};  // a worker's own setting overrides it
   if (uses_parameter_servers(job)) {  // a step has as many slices as the job has workers at first
     also.emplace_back("workers");

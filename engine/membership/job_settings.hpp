@@ -12,7 +12,7 @@
 namespace mayfly::engine {
 
 /// The coordinator's answer to a worker that asks for the settings of the job, as TOML.
-[[nodiscard]] std::string settings_to_tell(const JobConfig& job);
+[[nodiscard]] std::string settings_to_send(const JobConfig& job);
 
 /// Asks the coordinators that `own` names, with the token of `own`, for the settings of their job.
 /// Returns the defaults overridden by these settings; the caller then applies its own. Waits as

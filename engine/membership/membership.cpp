@@ -61,7 +61,7 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
   if (client.joins_late() && can_observe) {
     trainer.prepare_to_observe();
   }
-  parts.signals.tell(&client);
+  parts.signals.set_client(&client);
   if (client.joins_late()) {  // before the job begins, a broken link stops no member
     parts.reach.wait(link.order_came(), [&link] { return link.has_order(); });
   }
@@ -72,7 +72,7 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
   if (leave.write_checkpoint && leave.reason == elastic::DismissReason::kJobFailed) {
     mark_as_left_alone(config);
   }
-  parts.signals.tell(nullptr);
+  parts.signals.set_client(nullptr);
   WorkerRecord used;
   used.steps = value(trainer.committed());
   if (parts.feed != nullptr) {

@@ -82,7 +82,7 @@ class LeaveSignals {
   }
 
   /// From now on requests to leave are sent by `client`; null = they are kept.
-  void tell(elastic::MemberClient* client) {
+  void set_client(elastic::MemberClient* client) {
     const std::lock_guard lock(mutex_);
     client_ = client;
     if (client_ != nullptr && why_) {

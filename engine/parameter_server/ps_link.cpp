@@ -4,7 +4,7 @@ namespace mayfly::engine {
 
 PsLink::~PsLink() {
   std::unique_lock lock(mutex_);
-  told_.wait(lock, [this] { return !is_telling_; });
+  leave_returned_.wait(lock, [this] { return !is_in_on_leave_; });
 }
 
 void PsLink::run_view(const elastic::View& view) {
@@ -95,12 +95,12 @@ void PsLink::leave(const elastic::member_effect::Leave& leave) {
   {
     const std::lock_guard lock(mutex_);
     leave_ = leave;
-    is_telling_ = true;
+    is_in_on_leave_ = true;
   }
   hooks_.on_leave();
   const std::lock_guard lock(mutex_);
-  is_telling_ = false;
-  told_.notify_all();
+  is_in_on_leave_ = false;
+  leave_returned_.notify_all();
 }
 
 std::optional<elastic::View> PsLink::view() const {

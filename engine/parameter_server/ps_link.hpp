@@ -71,8 +71,8 @@ class PsLink final : public elastic::MemberHandler {
   StopAnswers answers_;
   std::optional<elastic::View> view_;  // the newest
   std::optional<elastic::member_effect::Leave> leave_;
-  bool is_telling_ = false;  // the control thread is in on_leave()
-  std::condition_variable told_;
+  bool is_in_on_leave_ = false;  // the control thread
+  std::condition_variable leave_returned_;
 };
 
 }  // namespace mayfly::engine

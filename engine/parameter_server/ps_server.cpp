@@ -111,7 +111,7 @@ class StepRecorder {
     if (client_ == nullptr) {
       return;  // begin() was not called yet, so there are no records
     }
-    told_connection_ = client_->connections();
+    repeated_on_connection_ = client_->connections();
     for (const Record& record : recent_) {
       report(record);
     }
@@ -124,7 +124,7 @@ class StepRecorder {
   }
 
   void send(const Record& record) {
-    if (leads_ && client_->connections() != told_connection_) {
+    if (leads_ && client_->connections() != repeated_on_connection_) {
       repeat();
     }
     if (leads_) {
@@ -142,7 +142,8 @@ class StepRecorder {
   elastic::MemberClient* client_ = nullptr;
   bool leads_ = false;
   std::deque<Record> recent_;
-  std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
+  // MemberClient::connections() when the records were last repeated:
+  std::uint64_t repeated_on_connection_ = 0;
   StepRecord record_;
   std::array<std::uint32_t, 4> hash_{};
   std::uint64_t correct_ = 0;
@@ -251,7 +252,7 @@ struct PsServer::Parts {
 
   Result<void> host(parameter_server::ShardOptions options, const nn::ModelState& initial);
   void follow(const elastic::View& view);
-  void tell_shards(const elastic::View& view);
+  void set_shard_views(const elastic::View& view);
   void wait_for_workers() const;
   void stop() const;
 
@@ -342,7 +343,7 @@ void PsServer::Parts::follow(const elastic::View& view) {
   }
   is_late = is_late || (is_first && !servers.is_server(place.index, client->id()));
   if (!is_late) {
-    tell_shards(view);
+    set_shard_views(view);
     return;
   }
   const std::string why = fmt::format(
@@ -352,21 +353,21 @@ void PsServer::Parts::follow(const elastic::View& view) {
   client->post(elastic::member_event::LeaveAsked{why});
 }
 
-void PsServer::Parts::tell_shards(const elastic::View& view) {
+void PsServer::Parts::set_shard_views(const elastic::View& view) {
   for (const Hosted& own : hosted) {
     const bool leads = servers.placement().leader_of(own.number) == place.index;
-    parameter_server::ShardView meaning;
-    meaning.view = view.id;
-    meaning.key = view.key;
-    meaning.workers = workers_of(view);
-    meaning.role =
+    parameter_server::ShardView shard_view;
+    shard_view.view = view.id;
+    shard_view.key = view.key;
+    shard_view.workers = workers_of(view);
+    shard_view.role =
         leads ? parameter_server::ShardRole::kLeads : parameter_server::ShardRole::kFollows;
-    meaning.follower = leads ? servers.follower_address(own.number) : std::string();
-    meaning.follower_id = leads ? servers.follower_member(own.number) : MemberId{};
+    shard_view.follower = leads ? servers.follower_address(own.number) : std::string();
+    shard_view.follower_id = leads ? servers.follower_member(own.number) : MemberId{};
     if (leads && own.number == 0) {
       link->wait_for_quiet();
     }
-    own.shard->set_view(std::move(meaning));
+    own.shard->set_view(std::move(shard_view));
   }
 }
 
@@ -396,13 +397,13 @@ bool PsServer::is_late() const {
 
 elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
   std::mutex mutex;
-  std::condition_variable told;
+  std::condition_variable leave_ordered;
   PsLink::Hooks hooks;
   hooks.on_view = [this](const elastic::View& view) { meet(view); };
   hooks.on_hold = [this] { hold(); };
   hooks.on_leave = [&] {
     const std::lock_guard lock(mutex);
-    told.notify_all();
+    leave_ordered.notify_all();
   };
   PsLink link(client, parts_->committed, Step{parts_->job.total_steps}, hooks);
   join(client, link);
@@ -411,7 +412,7 @@ elastic::member_effect::Leave PsServer::run(elastic::MemberClient& client) {
   {
     std::unique_lock lock(mutex);
     while (!link.leave_order().has_value()) {
-      told.wait_for(lock, milliseconds(200));
+      leave_ordered.wait_for(lock, milliseconds(200));
     }
   }
   elastic::member_effect::Leave leave = *link.leave_order();

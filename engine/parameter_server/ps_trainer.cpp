@@ -52,7 +52,7 @@ PsTrainer::PsTrainer(PsTrainerParts parts, const nn::ModelState& initial)
                if (parts_.server != nullptr) {
                  parts_.server->meet(view);
                }
-               view_came_ = true;
+               has_new_view_ = true;
                wake_.notify();
              },
              [this] {
@@ -84,8 +84,8 @@ nn::ModelState PsTrainer::blank_state() const {
 
 elastic::member_effect::Leave PsTrainer::run() {
   parts_.pool.clear_interrupt();
-  while (!is_told_to_leave()) {
-    if (view_came_.exchange(false)) {
+  while (!has_leave_order()) {
+    if (has_new_view_.exchange(false)) {
       follow_view();
     }
     if (clients_ == nullptr || over_ || failed_) {
@@ -230,9 +230,9 @@ PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
 
 /// Follows new views while it waits, because a server that does not read may be lost.
 void PsTrainer::wait_until_sent() {
-  while (!clients_->all_sent() && !is_told_to_leave() && !failed_) {
+  while (!clients_->all_sent() && !has_leave_order() && !failed_) {
     clients_->wait(monotonic_now() + kTurn);
-    if (view_came_.exchange(false)) {
+    if (has_new_view_.exchange(false)) {
       follow_view();
     }
   }
@@ -361,9 +361,9 @@ void PsTrainer::fail(const std::string& reason) {
 bool PsTrainer::wait_for_link() {
   if (parts_.reach.is_away(monotonic_now())) {
     parts_.board.enter(elastic::Activity::kIdle, Step{});
-    parts_.reach.wait(wake_, [this] { return is_told_to_leave(); });
+    parts_.reach.wait(wake_, [this] { return has_leave_order(); });
   }
-  return !is_told_to_leave();
+  return !has_leave_order();
 }
 
 /// Reports that a shard cannot be reached. If this worker is cut off, it asks to be evicted: that
@@ -418,7 +418,7 @@ std::optional<nn::ModelState> PsTrainer::fetch_state() {
   std::optional<std::vector<parameter_server::StateVersion>> versions;
   while (!(versions = clients_->states_arrived())) {
     const Duration silence = monotonic_now() - std::max(begun, clients_->state_received_at());
-    if (silence > kStateTimeout || (view_came_ && !is_told_to_leave())) {
+    if (silence > kStateTimeout || (has_new_view_ && !has_leave_order())) {
       return std::nullopt;  // a shard may be lost: the next view shows it
     }
     clients_->wait(monotonic_now() + kTurn);
@@ -449,7 +449,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
   if ((is_last && config.evaluate) || (every > 0 && step % every == 0)) {
     evaluate(*state);
   }
-  if (is_told_to_leave()) {
+  if (has_leave_order()) {
     return;  // another worker records this state, with the whole evaluation
   }
   parts_.client.send_report(encode_record(StateRecord{step, to_string(nn::digest_of(*state))}));
@@ -459,7 +459,7 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
     (void)parts_.checkpoints.wait_until_uploaded(kReportTimeout, [this, step] {
       parts_.board.enter(elastic::Activity::kCheckpoint,
                          Step{step});  // the upload may take minutes
-      return is_told_to_leave();
+      return has_leave_order();
     });
     if (const std::optional<elastic::View> view = link_.view()) {
       (void)elastic::wait_for_reports(parts_.client, view->id, monotonic_now() + kReportTimeout);
@@ -483,7 +483,7 @@ void PsTrainer::evaluate(const nn::ModelState& state) {
   parts_.pool.compute_with(weights);
   const EvaluationSums sums = parts_.pool.evaluate(chunks);
   parts_.pool.compute_with(held_);
-  if (is_told_to_leave()) {
+  if (has_leave_order()) {
     return;  // the sums may cover only a part of the test set
   }
   if (const std::optional<Error> failure = parts_.pool.failure()) {

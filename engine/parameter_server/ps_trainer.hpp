@@ -92,7 +92,7 @@ class PsTrainer {
   /// Writes a line to the log and to events.jsonl.
   void note(const char* kind, const std::string& text);
   void fail(const std::string& reason);
-  [[nodiscard]] bool is_told_to_leave() const { return link_.leave_order().has_value(); }
+  [[nodiscard]] bool has_leave_order() const { return link_.leave_order().has_value(); }
   [[nodiscard]] nn::ModelState blank_state() const;
 
   PsTrainerParts parts_;
@@ -112,7 +112,7 @@ class PsTrainer {
   std::uint64_t fetched_version_ = 0;              // of the state that was fetched last
   bool over_ = false;
   bool failed_ = false;
-  std::atomic<bool> view_came_ = false;
+  std::atomic<bool> has_new_view_ = false;
 };
 
 }  // namespace mayfly::engine

@@ -26,7 +26,7 @@ class StopAnswers {
   [[nodiscard]] Answer begin(ViewId view) {
     view_ = view;
     runs_ = true;
-    boundary_asked_ = false;
+    boundary_ordered_ = false;
     return finished_ ? stop() : Answer();
   }
   /// To be called if this process leads the first shard.
@@ -34,12 +34,12 @@ class StopAnswers {
   /// To be called on an order to stop at the end of a step, before the first shard is held, because
   /// quiet() may follow at once.
   [[nodiscard]] Answer boundary() {
-    boundary_asked_ = waits_for_quiet_ && runs_;
-    return boundary_asked_ ? Answer() : stop();
+    boundary_ordered_ = waits_for_quiet_ && runs_;
+    return boundary_ordered_ ? Answer() : stop();
   }
   /// To be called when the first shard is held in this view and no worker has work left.
   [[nodiscard]] Answer quiet(ViewId held_in) {
-    return boundary_asked_ && view_ == held_in ? stop() : Answer();
+    return boundary_ordered_ && view_ == held_in ? stop() : Answer();
   }
   /// To be called when the job's last step is committed and on record.
   [[nodiscard]] Answer finished() {
@@ -51,7 +51,7 @@ class StopAnswers {
     if (!std::exchange(runs_, false)) {
       return std::nullopt;
     }
-    boundary_asked_ = false;
+    boundary_ordered_ = false;
     why.view = view_;
     why.finished = finished_;
     why.committed = finished_ ? last_ : committed_;
@@ -65,7 +65,7 @@ class StopAnswers {
   ViewId view_{};      // the newest
   bool runs_ = false;  // a view runs, and the process has not reported that it stopped
   bool waits_for_quiet_ = false;
-  bool boundary_asked_ = false;
+  bool boundary_ordered_ = false;
   bool finished_ = false;
 };
 

@@ -92,7 +92,7 @@ elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
     parts.server->join(client, trainer.link());
   }
   client.start(trainer.link());
-  signals.tell(&client);
+  signals.set_client(&client);
   log::info(fmt::format("joined {} as member {}", job.config.coordinator, value(client.id())));
   if (trainer.wait_for_link()) {
     client.post(elastic::member_event::Loaded{initial.committed, 0});
@@ -102,7 +102,7 @@ elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
     parts.server->finish(leave);
   }
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
-  signals.tell(nullptr);
+  signals.set_client(nullptr);
   client.send_report(encode_record(
       WorkerRecord{to_ms(parts.loader.time_waited().total()), value(trainer.committed())}));
   return leave;
@@ -154,9 +154,9 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
   if (!config.launched) {
     log_sender.emplace(*joined.value());
   }
-  signals.tell(joined.value().get());
+  signals.set_client(joined.value().get());
   const elastic::member_effect::Leave leave = server.value()->run(*joined.value());
-  signals.tell(nullptr);
+  signals.set_client(nullptr);
   log::info(fmt::format("leaving: {}", leave.detail.empty() ? "the job is over" : leave.detail));
   log_sender.reset();
   joined.value().reset();  // sends the last messages

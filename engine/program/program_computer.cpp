@@ -224,10 +224,10 @@ std::optional<ProgramEvaluation> ProgramComputer::take_evaluation() {
 }
 
 ComputeSpeed ProgramComputer::take_speed() {
-  const std::uint64_t microbatches = microbatches_ - microbatches_told_;
-  const std::int64_t ns = computed_ns_ - computed_ns_told_;
-  microbatches_told_ += microbatches;
-  computed_ns_told_ += ns;
+  const std::uint64_t microbatches = microbatches_ - reported_microbatches_;
+  const std::int64_t ns = computed_ns_ - reported_computed_ns_;
+  reported_microbatches_ += microbatches;
+  reported_computed_ns_ += ns;
   return microbatches == 0
              ? ComputeSpeed{}
              : ComputeSpeed{static_cast<double>(ns) / 1e6 / static_cast<double>(microbatches),

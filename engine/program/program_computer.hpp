@@ -119,8 +119,8 @@ class ProgramComputer final : public Computer {
   std::optional<Instant> taken_;                // when the program began the present microbatch
   std::atomic<std::uint64_t> microbatches_{0};
   std::atomic<std::int64_t> computed_ns_{0};
-  std::uint64_t microbatches_told_ = 0;
-  std::int64_t computed_ns_told_ = 0;
+  std::uint64_t reported_microbatches_ = 0;
+  std::int64_t reported_computed_ns_ = 0;
 };
 
 }  // namespace mayfly::engine

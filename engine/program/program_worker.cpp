@@ -43,7 +43,7 @@ Error not_absence(Error error) {
 }
 
 /// The settings of the job, from the coordinator or from a file on the same machine.
-Result<JobConfig> told_settings(const JobConfig& own, const std::string& job_file) {
+Result<JobConfig> obtain_settings(const JobConfig& own, const std::string& job_file) {
   if (job_file.empty()) {
     return ask_for_job_settings(own);
   }
@@ -64,11 +64,11 @@ Result<JobConfig> settings_of(const std::map<std::string, std::string>& environm
                  "no coordinator is named: start the program with `mayfly run -- PROGRAM`, or set "
                  "MAYFLY_COORDINATOR and MAYFLY_TOKEN_FILE"};
   }
-  Result<JobConfig> told = told_settings(own, job_file);
-  if (!told.ok()) {
-    return not_absence(std::move(told).error());
+  Result<JobConfig> settings = obtain_settings(own, job_file);
+  if (!settings.ok()) {
+    return not_absence(std::move(settings).error());
   }
-  JobConfig config = std::move(told).value();
+  JobConfig config = std::move(settings).value();
   TRY(apply_environment(config, environment));
   if (!is_program(config)) {
     return Error{Errc::kRefused,

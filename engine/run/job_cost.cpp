@@ -12,10 +12,10 @@ JobCost::JobCost(const JobConfig& config, const RunHistory& history, double t) {
   }
 }
 
-std::optional<Spending> JobCost::heard(Instant when, const std::string& kind,
-                                       std::uint64_t member) {
+std::optional<Spending> JobCost::on_note(Instant when, const std::string& kind,
+                                         std::uint64_t member) {
   const std::lock_guard lock(mutex_);
-  const bool changes = bill_ && bill_->heard(when, kind, member);
+  const bool changes = bill_ && bill_->on_note(when, kind, member);
   return changes ? std::optional(bill_->at(when)) : std::nullopt;
 }
 

@@ -25,8 +25,8 @@ class JobCost {
 
   /// Handles a note of the coordinator about a member. Returns the cost if workers have a price and
   /// the note changes which members are billed.
-  [[nodiscard]] std::optional<Spending> heard(Instant when, const std::string& kind,
-                                              std::uint64_t member);
+  [[nodiscard]] std::optional<Spending> on_note(Instant when, const std::string& kind,
+                                                std::uint64_t member);
   /// The cost by the workers' price; nothing if they have none.
   [[nodiscard]] std::optional<Spending> of_workers(Instant when) const;
   /// The same if it should be recorded again; see MemberBill::due().

@@ -8,7 +8,7 @@ namespace mayfly::engine {
 void JobNews::announce() {
   {
     const std::lock_guard lock(mutex_);
-    has_news_ = true;
+    has_changed_ = true;
   }
   changed_.notify_all();
 }
@@ -29,8 +29,8 @@ std::optional<JobEnd> JobNews::end() const {
 std::optional<JobEnd> JobNews::wait(Instant deadline) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::max(Duration(0), deadline - monotonic_now()),
-                    [this] { return end_.has_value() || has_news_; });
-  has_news_ = false;
+                    [this] { return end_.has_value() || has_changed_; });
+  has_changed_ = false;
   return end_;
 }
 

@@ -38,7 +38,7 @@ class JobNews {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<JobEnd> end_;
-  bool has_news_ = false;
+  bool has_changed_ = false;
 };
 
 }  // namespace mayfly::engine

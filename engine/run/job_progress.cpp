@@ -10,12 +10,12 @@ namespace mayfly::engine {
 JobProgress::JobProgress(const Job& job, RunHistory history)
     : job_(job),
       servers_count_steps_(uses_parameter_servers(job.config)),
-      goes_on_(history.views > 0),
+      is_continued_(history.views > 0),
       history_(std::move(history)) {}
 
 void JobProgress::noted(const std::string& kind, double t) {
   const std::lock_guard lock(mutex_);
-  history_.heard(kind, t);
+  history_.on_event(kind, t);
 }
 
 std::optional<JobProgress::ViewChange> JobProgress::view_published(const ViewEvent& view, double t,
@@ -91,7 +91,7 @@ bool JobProgress::checkpointed(const CheckpointRecord& checkpoint) {
   if (!history_.checkpoints.insert(checkpoint.step).second) {
     return false;  // repeated to a coordinator that was started again
   }
-  if (!newest_here_ || value(*newest_here_) < checkpoint.step) {
+  if (!newest_received_ || value(*newest_received_) < checkpoint.step) {
     history_.last_checkpoint = checkpoint.text;
   }
   return true;
@@ -99,7 +99,7 @@ bool JobProgress::checkpointed(const CheckpointRecord& checkpoint) {
 
 void JobProgress::received(const ReceivedCheckpoint& checkpoint) {
   const std::lock_guard lock(mutex_);
-  newest_here_ = checkpoint.step;
+  newest_received_ = checkpoint.step;
   history_.last_checkpoint = checkpoint.path;
 }
 
@@ -164,14 +164,14 @@ std::vector<std::uint64_t> JobProgress::missing_records() const {
 
 std::optional<std::string> JobProgress::unsaved_state() const {
   const std::lock_guard lock(mutex_);
-  return engine::unsaved_state(history_, job_.config.run_dir, newest_here_, unsaved_);
+  return engine::unsaved_state(history_, job_.config.run_dir, newest_received_, unsaved_);
 }
 
 Summary JobProgress::summary() const {
   const std::lock_guard lock(mutex_);
   // By the clock of this process, unless the first steps were reported to an earlier one.
   const double train_seconds =
-      goes_on_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
+      is_continued_ ? history_.train_seconds : to_seconds(last_commit_ - first_commit_);
   return summary_of(job_, history_, train_seconds);
 }
 

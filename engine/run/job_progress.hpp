@@ -84,14 +84,14 @@ class JobProgress {
 
   const Job& job_;
   const bool servers_count_steps_;  // and not the members
-  const bool goes_on_;              // another process recorded before this one
+  const bool is_continued_;         // another process recorded before this one
   mutable std::mutex mutex_;
   RunHistory history_;    // all records, also those of earlier processes
   Instant first_commit_;  // that was reported to this process
   Instant last_commit_;
   double images_per_second_ = 0;
   std::optional<CheckpointRecord> unsaved_;  // the last checkpoint that failed
-  std::optional<Step> newest_here_;          // checkpoint in the run directory that was received
+  std::optional<Step> newest_received_;      // checkpoint in the run directory that was received
   std::vector<elastic::Recovery> recoveries_;
   std::vector<elastic::Join> joins_;
 };

@@ -109,8 +109,8 @@ std::optional<MemberRecord> MemberJournal::connected(double t, std::uint64_t mem
   return line_of(known, t, elastic::name_of(elastic::MemberPhase::kLoading));
 }
 
-std::vector<MemberRecord> MemberJournal::heard(double t, const std::string& kind,
-                                               std::uint64_t member, const std::string& detail) {
+std::vector<MemberRecord> MemberJournal::on_note(double t, const std::string& kind,
+                                                 std::uint64_t member, const std::string& detail) {
   std::optional<MemberRecord> line;
   if (is_arrival(kind)) {
     line = connected(t, member, detail);
@@ -189,7 +189,7 @@ std::vector<MemberRecord> MemberJournal::all_ended(double t) {
   return lines;
 }
 
-bool MemberBill::heard(Instant when, const std::string& kind, std::uint64_t member) {
+bool MemberBill::on_note(Instant when, const std::string& kind, std::uint64_t member) {
   const std::string item = std::to_string(member);
   bool changes = false;
   if (is_arrival(kind)) {
@@ -199,15 +199,15 @@ bool MemberBill::heard(Instant when, const std::string& kind, std::uint64_t memb
     (void)bill_.close(item, when);
     changes = true;
   }
-  told_ = changes ? when : told_;
+  last_cost_at_ = changes ? when : last_cost_at_;
   return changes;
 }
 
 std::optional<Spending> MemberBill::due(Instant now) {
-  if (open_.empty() || now - told_ < kTellInterval) {
+  if (open_.empty() || now - last_cost_at_ < kCostInterval) {
     return std::nullopt;
   }
-  told_ = now;
+  last_cost_at_ = now;
   return at(now);
 }
 

@@ -42,8 +42,8 @@ class MemberJournal {
   [[nodiscard]] std::optional<MemberRecord> connected(double t, std::uint64_t member,
                                                       const std::string& host);
   /// The line, if any, to write after a note of the coordinator about the member.
-  [[nodiscard]] std::vector<MemberRecord> heard(double t, const std::string& kind,
-                                                std::uint64_t member, const std::string& detail);
+  [[nodiscard]] std::vector<MemberRecord> on_note(double t, const std::string& kind,
+                                                  std::uint64_t member, const std::string& detail);
   /// The lines for what changed in the present state of the members.
   [[nodiscard]] std::vector<MemberRecord> look(double t,
                                                const std::vector<elastic::MemberStatus>& members);
@@ -85,19 +85,19 @@ class MemberBill {
 
   /// Handles a note of the coordinator about a member. Returns true if it changes which members are
   /// billed.
-  bool heard(Instant when, const std::string& kind, std::uint64_t member);
+  bool on_note(Instant when, const std::string& kind, std::uint64_t member);
   [[nodiscard]] Spending at(Instant now) const;
-  /// The same if members are billed, and for kTellInterval neither the set of billed members has
+  /// The same if members are billed, and for kCostInterval neither the set of billed members has
   /// changed nor due() has returned a cost.
   [[nodiscard]] std::optional<Spending> due(Instant now);
 
-  static constexpr Duration kTellInterval = seconds(60);
+  static constexpr Duration kCostInterval = seconds(60);
 
  private:
   double price_per_hour_;
   cloud_hooks::Bill bill_;
   std::set<std::uint64_t> open_;  // members
-  Instant told_;                  // when `open_` changed or due() returned a cost
+  Instant last_cost_at_;          // when `open_` changed or due() returned a cost
 };
 
 }  // namespace mayfly::engine

@@ -36,8 +36,8 @@ std::string last_ended_line(const std::string& path) {
 
 }  // namespace
 
-MemberLogs::Told& MemberLogs::file_of(MemberId member, const std::string& path) {
-  const auto [place, is_new] = told_.try_emplace(member);
+MemberLogs::Written& MemberLogs::file_of(MemberId member, const std::string& path) {
+  const auto [place, is_new] = written_.try_emplace(member);
   if (is_new) {
     keep_newest_logs(run_dir_, "member-", kFilesMax - 1);
     std::error_code absent;
@@ -50,24 +50,25 @@ MemberLogs::Told& MemberLogs::file_of(MemberId member, const std::string& path) 
 
 void MemberLogs::append(MemberId member, const LogRecord& record) {
   const std::string path = fmt::format("{}/logs/member-{}.log", run_dir_, value(member));
-  Told& told = file_of(member, path);
-  const bool goes_on = told.next > 0;
-  const std::uint64_t known = told.next > record.first ? told.next - record.first : 0;
+  Written& written = file_of(member, path);
+  const bool goes_on = written.next > 0;
+  const std::uint64_t known = written.next > record.first ? written.next - record.first : 0;
   std::string_view lines = without_lines(record.lines, known);
-  if (!goes_on && !told.last_line.empty()) {  // lines contain their time, so none occurs twice
-    const std::size_t again = lines.find(told.last_line);
-    lines.remove_prefix(again == std::string_view::npos ? 0 : again + told.last_line.size());
+  if (!goes_on && !written.last_line.empty()) {  // lines contain their time, so none occurs twice
+    const std::size_t again = lines.find(written.last_line);
+    lines.remove_prefix(again == std::string_view::npos ? 0 : again + written.last_line.size());
   }
-  const std::uint64_t missing = goes_on && record.first > told.next ? record.first - told.next : 0;
+  const std::uint64_t missing =
+      goes_on && record.first > written.next ? record.first - written.next : 0;
   const auto count = std::count(record.lines.begin(), record.lines.end(), '\n');
-  told.next = std::max(told.next, record.first + static_cast<std::uint64_t>(count));
-  if (lines.empty() || told.bytes >= kBytesMax) {
+  written.next = std::max(written.next, record.first + static_cast<std::uint64_t>(count));
+  if (lines.empty() || written.bytes >= kBytesMax) {
     return;
   }
   std::string text = missing > 0 ? fmt::format("({} lines are missing)\n", missing) : "";
   text += lines;
-  told.bytes += text.size();
-  if (told.bytes >= kBytesMax) {
+  written.bytes += text.size();
+  if (written.bytes >= kBytesMax) {
     text += "(the file is full; later lines are on the member's own host only)\n";
   }
   std::ofstream(path, std::ios::app | std::ios::binary) << text;

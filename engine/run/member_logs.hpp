@@ -27,15 +27,15 @@ class MemberLogs {
   void append(MemberId member, const LogRecord& record);
 
  private:
-  struct Told {
+  struct Written {
     std::uint64_t next = 0;   // number of the next line
     std::uint64_t bytes = 0;  // in the file
     std::string last_line;    // that an earlier coordinator wrote; empty = none
   };
-  Told& file_of(MemberId member, const std::string& path);
+  Written& file_of(MemberId member, const std::string& path);
 
   const std::string run_dir_;
-  std::map<MemberId, Told> told_;
+  std::map<MemberId, Written> written_;
 };
 
 /// Removes files in the run directory's logs/ whose names begin with `prefix`, except the `keep`

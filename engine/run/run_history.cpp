@@ -21,7 +21,7 @@ struct EventReader {
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
     const double t = number_or(event, "t", 0);
-    history.heard(kind, t);
+    history.on_event(kind, t);
     if (const auto spending = record_of<OptionalSpending>(event); spending.now) {
       history.spending = spending.now;
       history.spending_t = t;
@@ -187,7 +187,7 @@ std::vector<WorkerStay> RunHistory::stays() const {
   return all;
 }
 
-void RunHistory::heard(const std::string& kind, double t) {
+void RunHistory::on_event(const std::string& kind, double t) {
   const bool stands = kind == "waiting" || kind == "paused" || kind == "no_quorum";
   if (stands && views > 0 && !waiting_since) {
     waiting_since = t;

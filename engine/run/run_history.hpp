@@ -75,7 +75,7 @@ struct RunHistory {
   }
 
   /// Handles an event of this kind: some kinds mean that the job computes no steps from `t` on.
-  void heard(const std::string& kind, double t);
+  void on_event(const std::string& kind, double t);
   /// The job computes steps again from `t` on.
   void goes_on(double t);
   /// The total time of all recoveries; time in which they overlap counts once.

@@ -54,11 +54,11 @@ void RunRecorder::on_note(Instant when, const elastic::coordinator_effect::Note&
   NoteEvent event{note.member ? std::optional(value(*note.member)) : std::nullopt, note.detail, {}};
   progress_.noted(note.kind, t);
   if (event.member) {
-    event.spending.now = cost_.heard(when, note.kind, *event.member);
+    event.spending.now = cost_.on_note(when, note.kind, *event.member);
   }
   out.directory.event(note.kind, object_of(event), when);
   if (event.member) {  // a member may join and leave between two looks
-    out.directory.members(out.journal.heard(t, note.kind, *event.member, note.detail));
+    out.directory.members(out.journal.on_note(t, note.kind, *event.member, note.detail));
   }
   const std::string who =
       note.member.has_value() ? fmt::format(" worker {}", value(*note.member)) : "";
@@ -83,7 +83,7 @@ void RunRecorder::fact(const Fact& fact) {
   }
 }
 
-void RunRecorder::tell(const std::string& line) {
+void RunRecorder::print(const std::string& line) {
   output_.turn().listener.on_event(line);
 }
 

@@ -86,7 +86,7 @@ class RunRecorder final : public elastic::CoordinatorObserver {
   /// Records an event with any fields.
   void fact(const Fact& fact);
   /// Passes a line to the listener without recording an event.
-  void tell(const std::string& line);
+  void print(const std::string& line);
 
   // One thread:
   /// Records changes of the members, and the cost of those with a price, at most every

@@ -137,7 +137,7 @@ void StepReports::fatal(const std::string& reason) {
 }
 
 void StepReports::repeat(const elastic::View& view, const ViewPart& part) {
-  told_connection_ = client_.connections();
+  repeated_on_connection_ = client_.connections();
   if (part.is_reporter || part.rank == view.source) {
     for (const StepRecord& record : recent_) {
       client_.send_report(encode_record(record), record.committed_at);
@@ -147,7 +147,7 @@ void StepReports::repeat(const elastic::View& view, const ViewPart& part) {
 
 bool StepReports::repeat_to_coordinator_that_was_away(const elastic::View& view,
                                                       const ViewPart& part) {
-  if (client_.connections() == told_connection_) {
+  if (client_.connections() == repeated_on_connection_) {
     return false;
   }
   repeat(view, part);
@@ -218,11 +218,11 @@ bool CheckpointSchedule::is_due_as_rescue(Step committed, Instant now, bool is_l
   if (!is_leaving) {
     return false;
   }
-  if (!told_to_go_) {
-    told_to_go_ = {now, committed};
+  if (!leaving_since_) {
+    leaving_since_ = {now, committed};
   }
-  return now - told_to_go_->first >= kGrantedWithin &&
-         value(committed) >= value(told_to_go_->second) + kGrantedWithinSteps &&
+  return now - leaving_since_->first >= kGrantedWithin &&
+         value(committed) >= value(leaving_since_->second) + kGrantedWithinSteps &&
          (!rescued_at_ || now - *rescued_at_ >= kRescueInterval);
 }
 

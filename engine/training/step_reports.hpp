@@ -88,7 +88,8 @@ class StepReports {
   std::deque<StepRecord>& recent_;
   Instant last_progress_;
   RecentWork recent_work_;
-  std::uint64_t told_connection_ = 0;  // MemberClient::connections() when they were last repeated
+  // MemberClient::connections() when the records were last repeated:
+  std::uint64_t repeated_on_connection_ = 0;
 };
 
 /// Whether the digest of the state after this step is recorded.
@@ -131,7 +132,7 @@ class CheckpointSchedule {
   Step saved_{};
   Instant saved_at_;  // when the last checkpoint was due, or this object was made
   // When take() was first called with `is_leaving`, and the last committed step at that time.
-  std::optional<std::pair<Instant, Step>> told_to_go_;
+  std::optional<std::pair<Instant, Step>> leaving_since_;
   std::optional<Instant> rescued_at_;  // when the last checkpoint was due for that reason
   std::optional<Instant> alone_since_;
 };

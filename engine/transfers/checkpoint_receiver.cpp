@@ -44,7 +44,7 @@ std::optional<Step> CheckpointReceiver::newest() const {
   return newest_;
 }
 
-void CheckpointReceiver::is_here(const ReceivedCheckpoint& received) {
+void CheckpointReceiver::on_saved(const ReceivedCheckpoint& received) {
   {
     const std::lock_guard lock(mutex_);
     newest_ = received.step;
@@ -55,8 +55,8 @@ void CheckpointReceiver::is_here(const ReceivedCheckpoint& received) {
 Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   const int fd = transfer.socket.get();
   TRY(elastic::send_message(fd, elastic::Welcome{}, monotonic_now() + kTransferIdleMax));
-  TRY_ASSIGN(const Bytes heard, receive_frame(fd, kRequestBytesMax));
-  const Result<TransferRequest> request = decode_transfer_request(heard);
+  TRY_ASSIGN(const Bytes frame, receive_frame(fd, kRequestBytesMax));
+  const Result<TransferRequest> request = decode_transfer_request(frame);
   if (!request.ok()) {
     return request.error();
   }
@@ -78,9 +78,9 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
         return answer(asker, asked);
       });
       return {};
-    case TransferRequest::Kind::kSettings: return tell_settings(transfer, request.value().machine);
+    case TransferRequest::Kind::kSettings: return send_settings(transfer, request.value().machine);
     case TransferRequest::Kind::kFacts: return take_facts(transfer, request.value().facts);
-    case TransferRequest::Kind::kData: return pass_on(transfer);
+    case TransferRequest::Kind::kData: return pass_on_data_request(transfer);
     case TransferRequest::Kind::kEvaluate:
       hooks_.on_evaluator(std::move(transfer.socket), transfer.host, request.value().machine);
       return {};
@@ -88,7 +88,7 @@ Result<void> CheckpointReceiver::serve(Transfer& transfer) {
   UNREACHABLE("a decoded request has a known kind");
 }
 
-Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer,
+Result<void> CheckpointReceiver::send_settings(const Transfer& transfer,
                                                const std::string& machine) const {
   TransferAnswer answer;
   answer.verdict = lacks_facts_ ? TransferAnswer::Verdict::kTransfer : answer.verdict;
@@ -99,7 +99,7 @@ Result<void> CheckpointReceiver::tell_settings(const Transfer& transfer,
 /// Passes a worker that asks for the data set to the hook that serves it, if this host has the data
 /// set. A job may lack facts although it has the data set, because the host has no device; then its
 /// first worker needs the data set before it can send the facts.
-Result<void> CheckpointReceiver::pass_on(Transfer& transfer) {
+Result<void> CheckpointReceiver::pass_on_data_request(Transfer& transfer) {
   std::error_code absent;
   const bool is_absent = lacks_facts_ && !std::filesystem::exists(job_.config.data, absent);
   if (is_absent || hooks_.on_data == nullptr) {
@@ -191,7 +191,8 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
     if (const Result<void> named = name_latest(folder_, offer.step); !named.ok()) {
       return refuse(named.error().detail);
     }
-    is_here({offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
+    on_saved(
+        {offer.step, folder_of_checkpoint(folder_, offer.step), transfer.host, 0, Duration(0)});
     return send_frame(fd, encode(answer));
   }
   if (const auto reason = reason_to_refuse(offer)) {
@@ -244,7 +245,7 @@ Result<void> CheckpointReceiver::save(const Transfer& transfer, Step step,
   }
   TRY_ASSIGN(std::string saved,
              save_checkpoint(folder_, files, step, job_.config.keep_checkpoints));
-  is_here({step, saved, transfer.host, travelled, monotonic_now() - began});
+  on_saved({step, saved, transfer.host, travelled, monotonic_now() - began});
   return {};
 }
 

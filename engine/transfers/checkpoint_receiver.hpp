@@ -69,9 +69,9 @@ class CheckpointReceiver {
                                   const nn::CheckpointFiles& files, Instant began,
                                   std::uint64_t travelled);
   [[nodiscard]] Result<void> answer(const Transfer& transfer, const TransferQuestion& question);
-  [[nodiscard]] Result<void> tell_settings(const Transfer& transfer,
+  [[nodiscard]] Result<void> send_settings(const Transfer& transfer,
                                            const std::string& machine) const;
-  [[nodiscard]] Result<void> pass_on(Transfer& transfer);
+  [[nodiscard]] Result<void> pass_on_data_request(Transfer& transfer);
   [[nodiscard]] Result<void> take_facts(const Transfer& transfer, const std::string& text);
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferOffer& offer) const;
   [[nodiscard]] std::optional<std::string> reason_to_refuse(const TransferQuestion& asked) const;
@@ -83,7 +83,7 @@ class CheckpointReceiver {
   [[nodiscard]] Result<std::optional<LoadedCheckpoint>> better_than(const TransferQuestion& asked);
   [[nodiscard]] Result<LoadedCheckpoint> newest_intact();
   [[nodiscard]] std::optional<Step> newest() const;
-  void is_here(const ReceivedCheckpoint& received);
+  void on_saved(const ReceivedCheckpoint& received);
 
   const Job& job_;
   const StartingPoint start_;

@@ -128,8 +128,8 @@ Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan
 
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request, Duration idle_max) {
   TRY(send_frame(fd, encode(request)));
-  TRY_ASSIGN(Bytes heard, receive_frame(fd, kFrameBytesMax, idle_max));
-  return decode_transfer_answer(heard);
+  TRY_ASSIGN(Bytes frame, receive_frame(fd, kFrameBytesMax, idle_max));
+  return decode_transfer_answer(frame);
 }
 
 IncomingCheckpoint::IncomingCheckpoint(TransferOffer offer) : offer_(std::move(offer)) {}

@@ -33,13 +33,13 @@ double upload_bytes_per_second(std::uint64_t bytes, Duration interval) {
 CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes token)
     : endpoints_(std::move(endpoints)),
       token_(std::move(token)),
-      moved_(monotonic_now()),
-      given_at_(moved_),
+      last_sent_at_(monotonic_now()),
+      submitted_at_(last_sent_at_),
       thread_([this] { run(); }) {}
 
 CheckpointUploader::~CheckpointUploader() {
   is_urgent_ = true;
-  moved_ = monotonic_now();
+  last_sent_at_ = monotonic_now();
   {
     const std::lock_guard lock(mutex_);  // else the thread may miss the notification
     is_closing_ = true;
@@ -57,28 +57,28 @@ void CheckpointUploader::upload(Step step, nn::CheckpointFiles files) {
   {
     const std::lock_guard lock(mutex_);
     const Instant now = monotonic_now();
-    item.bytes_per_second = upload_bytes_per_second(item.offer.bytes(), now - given_at_);
-    item.number = ++given_;
+    item.bytes_per_second = upload_bytes_per_second(item.offer.bytes(), now - submitted_at_);
+    item.number = ++submitted_;
     waiting_ = std::move(item);
-    given_at_ = now;
+    submitted_at_ = now;
     refused_.reset();
-    moved_ = now;
+    last_sent_at_ = now;
   }
   changed_.notify_all();
 }
 
 Result<void> CheckpointUploader::wait(Duration patience, const std::function<bool()>& is_over) {
   is_urgent_ = true;
-  moved_ = monotonic_now();
+  last_sent_at_ = monotonic_now();
   std::unique_lock lock(mutex_);
-  while (home_ != given_) {
+  while (delivered_ != submitted_) {
     if (refused_) {
       return *refused_;
     }
     if (is_over()) {
       return Error{Errc::kAborted, "the view is over"};
     }
-    if (monotonic_now() - moved_.load() > patience) {
+    if (monotonic_now() - last_sent_at_.load() > patience) {
       return Error{Errc::kDeadline, "no coordinator takes the checkpoint"};
     }
     changed_.wait_for(lock, kTurn);
@@ -109,9 +109,9 @@ void CheckpointUploader::run() {
         item.reset();
       }
     }
-    const bool is_late = is_closing_ && monotonic_now() - moved_.load() > kClosingPatience;
+    const bool is_late = is_closing_ && monotonic_now() - last_sent_at_.load() > kClosingPatience;
     const std::lock_guard lock(mutex_);
-    if (is_closing_ && !waiting_ && (!item || is_late || home_ == given_)) {
+    if (is_closing_ && !waiting_ && (!item || is_late || delivered_ == submitted_)) {
       return;
     }
   }
@@ -143,12 +143,12 @@ void CheckpointUploader::try_all(Item& item) {
       refusal = sent.error();
     } else if (sent.ok()) {
       const std::lock_guard lock(mutex_);
-      home_ = item.number;
+      delivered_ = item.number;
       changed_.notify_all();
     }
   }
   const std::lock_guard lock(mutex_);
-  if (refusal && given_ == item.number && home_ != item.number) {
+  if (refusal && submitted_ == item.number && delivered_ != item.number) {
     refused_ = std::move(refusal);
     changed_.notify_all();
   }
@@ -185,7 +185,7 @@ Result<void> CheckpointUploader::send_files(int fd, const Item& item, std::uint6
       if (!done.ok()) {
         return done;
       }
-      moved_ = monotonic_now();
+      last_sent_at_ = monotonic_now();
       left = left.subspan(chunk.size());
       sent += static_cast<double>(chunk.size());
       const Instant due =

@@ -43,7 +43,7 @@ class CheckpointUploader {
   /// From now on checkpoints are sent at full speed, or at the usual pace. Any thread.
   void set_urgent(bool is_urgent) { is_urgent_ = is_urgent; }
 
-  /// Waits until a coordinator has the checkpoint that was given last, which is sent at full speed
+  /// Waits until a coordinator has the checkpoint of the last upload(), which is sent at full speed
   /// from now on. kRefused with the coordinator's reason; kAborted once `is_over` is true;
   /// kDeadline if no byte was sent for `patience`.
   [[nodiscard]] Result<void> wait(Duration patience, const std::function<bool()>& is_over);
@@ -51,7 +51,7 @@ class CheckpointUploader {
  private:
   struct Item {
     Step step{};
-    std::uint64_t number = 0;  ///< in the order in which they were given, from 1
+    std::uint64_t number = 0;  ///< in the order of upload(), from 1
     nn::CheckpointFiles files;
     TransferOffer offer;
     double bytes_per_second = 0;
@@ -68,7 +68,7 @@ class CheckpointUploader {
   const Bytes token_;
   std::atomic<bool> is_urgent_{false};
   std::atomic<bool> is_closing_{false};
-  std::atomic<Instant> moved_;  // when bytes were last sent
+  std::atomic<Instant> last_sent_at_;  // when bytes were last sent
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -76,9 +76,9 @@ class CheckpointUploader {
   std::optional<Item> waiting_;
   // Items are identified by number, as a job may reach the same step again in another state; 0 =
   // none:
-  std::uint64_t given_ = 0;  // the last item passed to upload()
-  Instant given_at_;         // the time of that call, or of construction
-  std::uint64_t home_ = 0;   // the last item that a coordinator has
+  std::uint64_t submitted_ = 0;  // the last item passed to upload()
+  Instant submitted_at_;         // the time of that call, or of construction
+  std::uint64_t delivered_ = 0;  // the last item that a coordinator has
   std::optional<Error> refused_;
 
   std::thread thread_;

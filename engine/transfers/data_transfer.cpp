@@ -109,8 +109,8 @@ bool is_inside(const std::string& name) {
 }
 
 Result<DataHead> receive_data_head(int fd) {
-  const Result<Bytes> heard = receive_frame(fd);
-  return heard.ok() ? decode_data_head(heard.value()) : heard.error();
+  const Result<Bytes> frame = receive_frame(fd);
+  return frame.ok() ? decode_data_head(frame.value()) : frame.error();
 }
 
 // --- the coordinator's side
@@ -196,11 +196,11 @@ Result<void> DataSender::send_to(int fd) {
   answer.verdict = TransferAnswer::Verdict::kTransfer;
   TRY(send_frame(fd, encode(answer)));
   TRY(send_frame(fd, encode(head_)));
-  const Result<Bytes> heard = receive_frame(fd);
-  if (!heard.ok()) {
-    return heard.error().code == Errc::kPeerLost ? Result<void>() : heard.error();
+  const Result<Bytes> frame = receive_frame(fd);
+  if (!frame.ok()) {
+    return frame.error().code == Errc::kPeerLost ? Result<void>() : frame.error();
   }
-  WireReader in(heard.value());
+  WireReader in(frame.value());
   const auto complete = in.get<std::uint64_t>();
   std::uint64_t first = in.get<std::uint64_t>();
   for (std::uint64_t i = complete; i < files.names.size(); ++i) {
@@ -234,12 +234,12 @@ Result<void> IncomingData::receive(int fd, const DataHead& head,
 /// Receives the next file; false if the coordinator has sent the last one.
 Result<bool> IncomingData::receive_file(int fd,
                                         const std::function<void(std::uint64_t)>& on_progress) {
-  TRY_ASSIGN(Bytes heard, receive_frame(fd));
-  while (heard.empty()) {  // the coordinator reads the part that this worker already has
+  TRY_ASSIGN(Bytes frame, receive_frame(fd));
+  while (frame.empty()) {  // the coordinator reads the part that this worker already has
     on_progress(received_);
-    TRY_ASSIGN(heard, receive_frame(fd));
+    TRY_ASSIGN(frame, receive_frame(fd));
   }
-  WireReader in(heard);
+  WireReader in(frame);
   const std::string name = in.get_string(kPathBytesMax);
   const auto size = in.get<std::uint64_t>();
   if (!in.complete() || (!name.empty() && !is_inside(name)) || size < position_.bytes) {

@@ -31,9 +31,9 @@ Result<void> send_answer(int fd, TransferAnswer::Verdict verdict, std::string te
 
 Result<Evaluation> receive_evaluation(int fd) {
   while (true) {
-    TRY_ASSIGN(Bytes heard, receive_frame(fd));
-    if (!heard.empty()) {
-      return decode_evaluation(heard);
+    TRY_ASSIGN(Bytes frame, receive_frame(fd));
+    if (!frame.empty()) {
+      return decode_evaluation(frame);
     }
   }
 }
@@ -303,11 +303,11 @@ Result<std::string> serve_evaluations(
     int fd, const std::function<Evaluation(Step, const nn::CheckpointFiles&)>& measure,
     const std::function<bool()>& should_leave) {
   while (!should_leave()) {
-    TRY_ASSIGN(const Bytes heard, receive_frame(fd));
-    if (heard.empty()) {
+    TRY_ASSIGN(const Bytes frame, receive_frame(fd));
+    if (frame.empty()) {
       continue;  // the coordinator reads a checkpoint
     }
-    TRY_ASSIGN(TransferAnswer answer, decode_transfer_answer(heard));
+    TRY_ASSIGN(TransferAnswer answer, decode_transfer_answer(frame));
     Evaluation evaluation;
     switch (answer.verdict) {
       case TransferAnswer::Verdict::kRefused: return answer.text;

@@ -77,7 +77,7 @@ class PolicyPath {
   void join(Machine& machine);
   void end(const std::string& id, bool taken);
   void strike();
-  void tell_list();
+  void feed_list();
   void update();
 
   const JobModel& job_;
@@ -167,7 +167,7 @@ void PolicyPath::carry_out(const PolicyEffect& effect) {
     machine.member = MemberId{};
     feed(policy_event::Gone{drain->member});
   } else if (std::holds_alternative<policy_effect::List>(effect)) {
-    tell_list();
+    feed_list();
   } else if (std::holds_alternative<policy_effect::StopJob>(effect)) {
     outcome_.stopped_by_budget = true;
   }
@@ -208,7 +208,7 @@ void PolicyPath::happen(const std::string& id, What what) {
     case What::kRuns:
       found->second.status.state = ServerState::kRunning;
       queue_.emplace(found->second.fate.joins_s, id, What::kJoins);
-      tell_list();
+      feed_list();
       break;
     case What::kJoins: join(found->second); break;
     case What::kDies: end(id, true); break;
@@ -264,7 +264,7 @@ void PolicyPath::strike() {
   }
 }
 
-void PolicyPath::tell_list() {
+void PolicyPath::feed_list() {
   std::vector<ServerStatus> servers;
   for (const auto& [id, machine] : machines_) {
     servers.push_back(machine.status);

@@ -180,7 +180,7 @@ TEST_F(CloudTest, LeavesTheServersOfAStoppedJobAloneIfAnotherCoordinatorMayLeadI
   start();
   stop();
   process_.reset();  // killed after it has recorded the end
-  start(CoordinatorProcess::Unfinished::kGoOn);
+  start(CoordinatorProcess::Unfinished::kContinue);
   ASSERT_TRUE(process_->only_ends());
   const std::unique_ptr<Cloud> cloud = Cloud::start(*process_).value();
   wait_until([&] { return process_->recorder().news().end().has_value(); });

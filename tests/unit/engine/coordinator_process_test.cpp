@@ -220,7 +220,7 @@ TEST_F(CoordinatorThatDiedAtTheEnd, IsFollowedByOneThatDoesTheRest) {
   end_and_die();
   EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)));
   {
-    const auto next = start(CoordinatorProcess::Unfinished::kGoOn);
+    const auto next = start(CoordinatorProcess::Unfinished::kContinue);
     ASSERT_NE(next, nullptr) << refusal_;
     EXPECT_TRUE(next->only_ends());
     const JobEnd end = wait_for_end(*next);
@@ -229,14 +229,14 @@ TEST_F(CoordinatorThatDiedAtTheEnd, IsFollowedByOneThatDoesTheRest) {
     EXPECT_EQ(next->finish(end), kExitStopped);
   }
   EXPECT_TRUE(std::filesystem::exists(summary_path(config_.run_dir)));
-  EXPECT_EQ(start(CoordinatorProcess::Unfinished::kGoOn), nullptr) << "now it is over";
+  EXPECT_EQ(start(CoordinatorProcess::Unfinished::kContinue), nullptr) << "now it is over";
   EXPECT_NE(refusal_.find("already holds a run"), std::string::npos) << refusal_;
 }
 
 TEST_F(CoordinatorThatDiedAtTheEnd, HadNoSummaryOfAnEarlierPart) {
   start(CoordinatorProcess::Unfinished::kRefuse).reset();  // killed before the job ends
   std::ofstream(summary_path(config_.run_dir)) << "of an earlier part";
-  start(CoordinatorProcess::Unfinished::kGoOn).reset();
+  start(CoordinatorProcess::Unfinished::kContinue).reset();
   EXPECT_FALSE(std::filesystem::exists(summary_path(config_.run_dir)))
       << "with it the rest would not be done if that one died at the end";
 }

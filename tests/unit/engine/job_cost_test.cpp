@@ -20,8 +20,8 @@ JobConfig priced() {
 
 TEST(JobCost, OfWorkersWithAPriceIsTheirTime) {
   JobCost cost(priced(), {}, 0);
-  EXPECT_FALSE(cost.heard(after(0), "joined", 1)) << "it does not say who is billed";
-  const std::optional<Spending> connected = cost.heard(after(0), "connected", 1);
+  EXPECT_FALSE(cost.on_note(after(0), "joined", 1)) << "it does not say who is billed";
+  const std::optional<Spending> connected = cost.on_note(after(0), "connected", 1);
   ASSERT_TRUE(connected.has_value());
   EXPECT_EQ(connected->billing, 1U);
   EXPECT_DOUBLE_EQ(cost.of_workers(after(5))->spent, 5);
@@ -41,7 +41,7 @@ TEST(JobCost, OfWorkersGoesOnWhileNoCoordinatorRuns) {
 
 TEST(JobCost, OfWorkersStopsWithTheJob) {
   JobCost cost(priced(), {}, 0);
-  (void)cost.heard(after(0), "connected", 1);
+  (void)cost.on_note(after(0), "connected", 1);
   const std::optional<Spending> last = cost.close(after(4));
   ASSERT_TRUE(last.has_value());
   EXPECT_DOUBLE_EQ(last->spent, 4);
@@ -55,7 +55,7 @@ TEST(JobCost, OfAProvidersServersIsWhatTheCloudTells) {
   JobConfig config = priced();
   config.cloud_provider = "gce";  // the prices are those of its servers
   JobCost cost(config, {}, 0);
-  EXPECT_FALSE(cost.heard(after(0), "connected", 1).has_value());
+  EXPECT_FALSE(cost.on_note(after(0), "connected", 1).has_value());
   EXPECT_FALSE(cost.at(after(0)).has_value());
   cost.of_servers({3, 60, 2});
   EXPECT_DOUBLE_EQ(cost.at(after(3600))->spent, 3) << "until the next bill";

@@ -123,13 +123,13 @@ TEST(MemberJournal, CountsWhatIsReportedAfterAMemberHasGone) {
 
 TEST(MemberJournal, AMemberThatComesAgainAfterItsEndHasLinesAgain) {
   MemberJournal journal;
-  ASSERT_EQ(journal.heard(1, "connected", 7, "node").size(), 1U);
+  ASSERT_EQ(journal.on_note(1, "connected", 7, "node").size(), 1U);
   (void)journal.look(2, {status_of(7, MemberPhase::kActive, 4, 10)});
   journal.view_published(view_of(1, {0, 0, 0, 0, 0, 0, 4}));
   journal.committed(1, 64);
-  ASSERT_EQ(journal.heard(5, "lost", 7, "its host was cut off").size(), 1U);
+  ASSERT_EQ(journal.on_note(5, "lost", 7, "its host was cut off").size(), 1U);
   EXPECT_THAT(journal.look(6, {status_of(7, MemberPhase::kActive, 4)}), IsEmpty());
-  const auto again = journal.heard(9, "joins_again", 7, "node");
+  const auto again = journal.on_note(9, "joins_again", 7, "node");
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].phase, "loading");
   EXPECT_EQ(again[0].detail, "");
@@ -137,9 +137,9 @@ TEST(MemberJournal, AMemberThatComesAgainAfterItsEndHasLinesAgain) {
   EXPECT_EQ(again[0].microbatch_ms, 0) << "not measured yet";
   EXPECT_DOUBLE_EQ(again[0].joined, 1) << "when it was first seen";
   EXPECT_EQ(again[0].samples, 64U) << "what it did before counts";
-  EXPECT_THAT(journal.heard(9.5, "returned", 7, "node"), IsEmpty()) << "it is there";
+  EXPECT_THAT(journal.on_note(9.5, "returned", 7, "node"), IsEmpty()) << "it is there";
   EXPECT_EQ(journal.look(10, {status_of(7, MemberPhase::kActive, 4)}).size(), 1U);
-  EXPECT_EQ(journal.heard(20, "lost", 7, "it died").size(), 1U);
+  EXPECT_EQ(journal.on_note(20, "lost", 7, "it died").size(), 1U);
 }
 
 TEST(MemberJournal, GoesOnAfterARestart) {
@@ -184,7 +184,7 @@ TEST(MemberBill, IsTheBillOfAProviderWithThisPrice) {
       (void)reference.close(item, at(when));
     }
     const bool changes = what == "connected" || what == "lost" || what == "left";
-    EXPECT_EQ(bill.heard(at(when), kind, static_cast<std::uint64_t>(member)), changes) << kind;
+    EXPECT_EQ(bill.on_note(at(when), kind, static_cast<std::uint64_t>(member)), changes) << kind;
     EXPECT_DOUBLE_EQ(bill.at(at(when + 0.1)).spent, reference.spent(at(when + 0.1)));
   }
   const Spending end = bill.at(at(3600));
@@ -198,7 +198,7 @@ TEST(MemberBill, IsToldEveryMinuteInWhichSomebodyIsBilled) {
   MemberBill bill(3600, 0.5);
   const auto at = [](int s) { return Instant{1'000'000'000} + seconds(s); };
   EXPECT_FALSE(bill.due(at(0)).has_value());
-  ASSERT_TRUE(bill.heard(at(1), "connected", 1));
+  ASSERT_TRUE(bill.on_note(at(1), "connected", 1));
   EXPECT_FALSE(bill.due(at(60)).has_value()) << "its event says it";
   const std::optional<Spending> due = bill.due(at(61));
   ASSERT_TRUE(due.has_value());
@@ -206,7 +206,7 @@ TEST(MemberBill, IsToldEveryMinuteInWhichSomebodyIsBilled) {
   EXPECT_DOUBLE_EQ(due->per_hour, 3600);
   EXPECT_FALSE(bill.due(at(120)).has_value());
   EXPECT_TRUE(bill.due(at(121)).has_value());
-  ASSERT_TRUE(bill.heard(at(130), "lost", 1));
+  ASSERT_TRUE(bill.on_note(at(130), "lost", 1));
   EXPECT_FALSE(bill.due(at(1000)).has_value()) << "nobody is billed";
 }
 

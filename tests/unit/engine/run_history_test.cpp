@@ -140,13 +140,13 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
 TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
   const auto run = start();
   RunHistory h;
-  h.heard("waiting", 1);  // for the first members: no loss of time
+  h.on_event("waiting", 1);  // for the first members: no loss of time
   h.views = 1;
-  h.heard("waiting", 10);
-  h.heard("no_quorum", 11);
+  h.on_event("waiting", 10);
+  h.on_event("no_quorum", 11);
   h.goes_on(14);
-  h.heard("paused", 20);
-  h.heard("resumed", 22);
+  h.on_event("paused", 20);
+  h.on_event("resumed", 22);
   EXPECT_DOUBLE_EQ(h.waiting_seconds, 6);
   for (const auto& [detected, ms] : {std::pair(30.0, 4000.0), {32.0, 1000.0}, {33.0, 2000.0}}) {
     RecoveryRecord recovery;

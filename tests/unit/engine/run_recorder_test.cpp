@@ -43,7 +43,7 @@ TEST(RunRecorder, ALineForTheListenerAloneIsNotOnRecord) {
   const std::unique_ptr<RunDirectory> directory = RunDirectory::create(config).value();
   test_support::KeepsLines listener;
   RunRecorder recorder(*job, *directory, listener, {}, {});
-  recorder.tell("here we are");
+  recorder.print("here we are");
   recorder.note("kind", "for both");
   EXPECT_THAT(listener.lines, ::testing::ElementsAre("here we are", "for both"));
   std::ifstream file(config.run_dir + "/events.jsonl");

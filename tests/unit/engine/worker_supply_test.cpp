@@ -5,7 +5,7 @@
 namespace mayfly::engine {
 namespace {
 
-cloud_hooks::CloudFact heard_of(const std::string& kind, const std::string& detail = {}) {
+cloud_hooks::CloudFact fact_of(const std::string& kind, const std::string& detail = {}) {
   cloud_hooks::CloudFact fact;
   fact.kind = kind;
   fact.detail = detail;
@@ -22,11 +22,11 @@ JobConfig on(const std::string& provider, const std::string& offers) {
 TEST(WorkerSupply, EndsWhenNoServerStartsUntilAWorkerJoins) {
   WorkerSupply supply(on("gce", "a,b"));
   EXPECT_EQ(supply.why_ended(), "");
-  supply.heard(heard_of("no_server_starts", "three failed"));
+  supply.on_fact(fact_of("no_server_starts", "three failed"));
   EXPECT_EQ(supply.why_ended(), "three failed");
-  supply.heard(heard_of("server_requested", "another one"));
+  supply.on_fact(fact_of("server_requested", "another one"));
   EXPECT_EQ(supply.why_ended(), "three failed");
-  supply.heard(heard_of("server_joined"));
+  supply.on_fact(fact_of("server_joined"));
   EXPECT_EQ(supply.why_ended(), "");
 }
 
@@ -36,14 +36,14 @@ TEST(WorkerSupply, EndsWithItsOnlyOfferAndWithNoOther) {
                                      {on("slurm", "a,b"), false},
                                      {on("gce", "a"), false}}) {
     WorkerSupply supply(config);
-    supply.heard(heard_of("offer_stopped", "it is not valid"));
+    supply.on_fact(fact_of("offer_stopped", "it is not valid"));
     EXPECT_EQ(!supply.why_ended().empty(), ends) << config.cloud_provider;
   }
 }
 
 TEST(WorkerSupply, IsOpenAgainWhenAnotherNumberIsWanted) {
   WorkerSupply supply(on("gce", "a"));
-  supply.heard(heard_of("no_server_starts", "three failed"));
+  supply.on_fact(fact_of("no_server_starts", "three failed"));
   supply.reopen();
   EXPECT_EQ(supply.why_ended(), "");
 }
