@@ -41,7 +41,7 @@ void Provisioner::request_missing(Instant now, bool knows_earlier_servers) {
   if (requested == missing || (requested > 0 && requests_.may_send())) {
     shortage_.all_requested();
   }
-  if (requested < missing && requests_.may_send() && shortage_.may_tell()) {
+  if (requested < missing && requests_.may_send() && shortage_.may_report()) {
     note_exhausted(now, missing - requested, for_workers < workers);
   }
 }

@@ -15,7 +15,7 @@ void Shortage::over() {
   first_loss_.reset();
   gathered_at_.reset();
   lost_.clear();
-  is_told_ = false;
+  is_reported_ = false;
 }
 
 }  // namespace mayfly::cloud_hooks

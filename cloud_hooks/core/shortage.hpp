@@ -22,8 +22,8 @@ class Shortage {
   void noticed(Instant now) { first_loss_ = first_loss_.value_or(now); }
   /// A server of this offer has lost its worker without a notice.
   void lost_worker_of(std::size_t offer) { ++lost_[offer]; }
-  /// The cause of the shortage may have changed: may_tell() is true once more.
-  void changed() { is_told_ = false; }
+  /// The cause of the shortage may have changed: may_report() is true once more.
+  void changed() { is_reported_ = false; }
 
   /// Servers are missing. Returns whether the batch is complete, so that they may be requested.
   [[nodiscard]] bool is_gathered(Instant now);
@@ -34,7 +34,7 @@ class Shortage {
   /// Nothing is missing, or nothing is requested any more.
   void over();
   /// Whether to report that servers stay missing; true once.
-  [[nodiscard]] bool may_tell() { return !std::exchange(is_told_, true); }
+  [[nodiscard]] bool may_report() { return !std::exchange(is_reported_, true); }
 
   /// The first loss whose replacement was not yet requested.
   [[nodiscard]] std::optional<Instant> first_loss() const { return first_loss_; }
@@ -48,7 +48,7 @@ class Shortage {
   std::optional<Instant> first_loss_;
   std::optional<Instant> gathered_at_;
   std::map<std::size_t, std::uint32_t> lost_;
-  bool is_told_ = false;
+  bool is_reported_ = false;
 };
 
 }  // namespace mayfly::cloud_hooks

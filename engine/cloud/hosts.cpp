@@ -104,7 +104,7 @@ Result<cloud_hooks::SshProviderOptions> ssh_options(const JobConfig& config,
 
 Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                 bool is_begun,
-                                const std::function<void(const std::string&)>& tell) {
+                                const std::function<void(const std::string&)>& print) {
   const Result<std::vector<cloud_hooks::ssh::Host>> hosts = hosts_of(config);
   if (!hosts.ok()) {
     return hosts.error();
@@ -141,7 +141,7 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
       return Error{Errc::kIo, lack};
     }
     if (!packed.ok()) {
-      tell(lack + "; the workers that run go on, and none is started");
+      print(lack + "; the workers that run go on, and none is started");
     }
     job.cloud_bundle = packed.ok() ? std::move(packed).value() : "";
   }
@@ -152,7 +152,7 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
   std::string faults;
   for (const cloud_hooks::Finding& finding : provider->install()) {
     if (finding.ok || is_begun) {
-      tell(finding.text);
+      print(finding.text);
     } else {
       faults += (faults.empty() ? "" : "\n") + finding.text;
     }

@@ -30,11 +30,11 @@ inline constexpr std::uint32_t kEverySlot = 0;
 
 /// The settings completed for hosts: the number of workers if it is kEverySlot, the program's
 /// archive (packed into `cache_dir` if needed), and the arguments of workers. Copies the program to
-/// the hosts and passes a line about each of them to `tell`. kInvalidInput with the reasons if
+/// the hosts and passes a line about each of them to `print`. kInvalidInput with the reasons if
 /// hosts cannot be used, kIo if the program cannot be packed; if the job was begun by an earlier
-/// process (`is_begun`), its workers may be running, and the reasons are only passed to `tell`.
+/// process (`is_begun`), its workers may be running, and the reasons are only passed to `print`.
 [[nodiscard]] Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cache_dir,
                                               bool is_begun,
-                                              const std::function<void(const std::string&)>& tell);
+                                              const std::function<void(const std::string&)>& print);
 
 }  // namespace mayfly::engine

@@ -251,7 +251,7 @@ Result<void> receive_all(const Asker& asker, DataConnection connection, const st
   Progress progress(connection.head.bytes);
   int fruitless = 0;
   std::uint64_t before = 0;
-  const auto tell = [&](std::uint64_t received) {
+  const auto report_bytes = [&](std::uint64_t received) {
     fruitless = received > before ? 0 : fruitless;
     progress(before = received);
     if (asker.is_called_off()) {
@@ -259,7 +259,7 @@ Result<void> receive_all(const Asker& asker, DataConnection connection, const st
     }
   };
   while (true) {
-    Result<void> received = incoming.receive(connection.fd(), connection.head, tell);
+    Result<void> received = incoming.receive(connection.fd(), connection.head, report_bytes);
     if (asker.is_called_off()) {
       return called_off();
     }

@@ -52,12 +52,12 @@ TEST(Shortage, KeepsTheFirstLossUntilAllIsRequested) {
 
 TEST(Shortage, IsToldOnceUntilSomethingHasChanged) {
   Shortage shortage(kGather);
-  EXPECT_TRUE(shortage.may_tell());
-  EXPECT_FALSE(shortage.may_tell());
+  EXPECT_TRUE(shortage.may_report());
+  EXPECT_FALSE(shortage.may_report());
   shortage.changed();
-  EXPECT_TRUE(shortage.may_tell());
+  EXPECT_TRUE(shortage.may_report());
   shortage.over();
-  EXPECT_TRUE(shortage.may_tell());
+  EXPECT_TRUE(shortage.may_report());
 }
 
 }  // namespace
