@@ -25,7 +25,7 @@ struct mf_job {
   mayfly::engine::OptimizerState optimizer;  // set before mf_start()
   bool start_was_tried = false;
   bool started = false;
-  std::optional<mayfly::engine::ProgramTask::Kind> at_hand;
+  std::optional<mayfly::engine::ProgramTask::Kind> current_task;
   mayfly::engine::ProgramComputer::Samples samples;
   std::vector<const float*> gradients;
   std::vector<mf_tensor> loaded;

@@ -116,7 +116,7 @@ mf_code check_size(mf_job& job, std::size_t given, std::size_t known) {
 }
 
 mf_code expect(mf_job& job, ProgramTask::Kind kind, const char* what) {
-  return job.at_hand == kind ? MF_OK : fail(job, MF_REFUSED, what);
+  return job.current_task == kind ? MF_OK : fail(job, MF_REFUSED, what);
 }
 
 }  // namespace
@@ -266,7 +266,8 @@ mf_code mf_set_optimizer_state(mf_job* job, const mf_tensor* tensors, size_t cou
       j.optimizer = {std::move(given).value(), std::move(copy), learning_rate};
       return MF_OK;
     }
-    if (j.at_hand != ProgramTask::Kind::kUpdate && j.at_hand != ProgramTask::Kind::kLoad) {
+    if (j.current_task != ProgramTask::Kind::kUpdate &&
+        j.current_task != ProgramTask::Kind::kLoad) {
       return fail(j, MF_REFUSED, "the state is changed in MF_UPDATE and MF_LOAD only");
     }
     return answer(j, j.worker->state().set_optimizer_state(std::move(given).value(),
@@ -321,10 +322,11 @@ mf_code mf_next(mf_job* job, mf_task* task, uint32_t timeout_ms) {
     if (check_size(j, task->size, sizeof(mf_task)) != MF_OK) {
       return MF_REFUSED;
     }
-    if (j.at_hand == ProgramTask::Kind::kMicrobatch || j.at_hand == ProgramTask::Kind::kEvaluate) {
+    if (j.current_task == ProgramTask::Kind::kMicrobatch ||
+        j.current_task == ProgramTask::Kind::kEvaluate) {
       return fail(j, MF_REFUSED, "the result of the task before was not given");
     }
-    if (j.at_hand == ProgramTask::Kind::kLoad) {
+    if (j.current_task == ProgramTask::Kind::kLoad) {
       const Result<void> taken = j.worker->state().was_taken();
       if (!taken.ok()) {
         j.worker->abandon(taken.error().detail);
@@ -333,10 +335,10 @@ mf_code mf_next(mf_job* job, mf_task* task, uint32_t timeout_ms) {
     }
     const auto next = j.worker->next(std::chrono::milliseconds(timeout_ms));
     if (!next) {
-      j.at_hand.reset();
+      j.current_task.reset();
       return MF_TIMEOUT;
     }
-    j.at_hand = next->kind;
+    j.current_task = next->kind;
     mayfly::library::describe(j, *next, *task);
     return MF_OK;
   });
@@ -384,7 +386,7 @@ mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t
     if (code == MF_OK) {
       std::ranges::fill(j.metrics, 0.0);
       j.weight = 1;
-      j.at_hand.reset();
+      j.current_task.reset();
     }
     return code;
   });
@@ -396,7 +398,7 @@ mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum) {
     if (code == MF_OK) {
       j.worker->computer().evaluated(correct, loss_sum, j.sums);
       std::ranges::fill(j.sums, 0.0);
-      j.at_hand.reset();
+      j.current_task.reset();
     }
     return code;
   });
