@@ -15,7 +15,8 @@ using namespace mayfly;
 int measure_elastic(const std::string& name, const bench::ElasticBenchOptions& options) {
   if (find_beside_program("mayfly").empty()) {
     return engine::refuse(
-        {Errc::kNotFound, "bench: mayfly is not beside this program; scripts/build builds it"},
+        {Errc::kNotFound,
+         "bench: mayfly is not in the folder of this program; scripts/build builds it"},
         engine::kExitFailed);
   }
   return name == "recovery" ? bench::bench_recovery(options)

@@ -136,8 +136,8 @@ Result<OpenCheckpoint> open_checkpoint(const std::string& path) {
   if (info.model == engine::kProgramModel) {
     return Error{Errc::kInvalidInput,
                  loaded.path +
-                     " is of a program of its own, not of a network; its weights are in "
-                     "model.safetensors there, by the program's names"};
+                     " belongs to a user's program, not to a built-in network; its weights are in "
+                     "model.safetensors there, under the program's names"};
   }
   Result<nn::Model> model = nn::make_model(info.model, info.classes);
   if (!model.ok()) {

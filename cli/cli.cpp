@@ -210,8 +210,8 @@ Subcommand comparison() {
 
 std::string top_help() {
   std::string text =
-      "Mayfly trains ResNets, and models of your own, data-parallel on workers that may vanish at "
-      "any moment.\n\n"
+      "Mayfly trains ResNets, and models of your own, data-parallel on workers that may disappear "
+      "at any moment.\n\n"
       "Usage: mayfly COMMAND [flags]\n\n";
   for (const DocumentedCommand& command : documented_commands()) {
     const std::size_t blanks = command.name.size() < 15 ? 15 - command.name.size() : 1;
@@ -279,12 +279,12 @@ Subcommand profile_command() {
 
 Subcommand dashboard_command() {
   return {{"dashboard",
-           "show runs as a page: curves, members, recoveries, money, and where the time went",
+           "show runs as a page: curves, members, recoveries, costs, and time by activity",
            "RUN_DIR...",
            {{"report", "FILE", "write the page with all numbers into one HTML file, and end"},
             {"port", "P", "port of the page (default: a free one)"},
             {"bind-host", "HOST", "address to listen on (127.0.0.1: this host only)"},
-            {"host-name", "NAME", "a name of this host by which browsers may ask for the page"}},
+            {"host-name", "NAME", "a name of this host under which browsers may request the page"}},
            {},
            false},
           dashboard};
@@ -292,7 +292,7 @@ Subcommand dashboard_command() {
 
 Subcommand data_command() {
   return {{"data",
-           "make a folder of synthetic photographs with the sizes of ImageNet's, to measure with",
+           "make a folder of synthetic photographs with the sizes of ImageNet's, for measurements",
            "make FOLDER",
            {{"images", "N", "training images (default 5000); 1/25 of that as test images"},
             {"size", "PIXELS", "longer side of most images, 32 to 2730 (default 500)"},
@@ -395,7 +395,7 @@ const std::vector<Subcommand>& subcommands() {
       status_command(),
       order("scale", "change the number of workers of a running job", "WORKERS", scale),
       order("give-up", "give up servers of a provider and replace them", "SERVERS", give_up),
-      order("drain", "let one worker leave at the next step boundary", "MEMBER", drain),
+      order("drain", "make one worker leave at the next step boundary", "MEMBER", drain),
       order("pause", "pause a running job", "", pause),
       order("resume", "resume a paused job", "", resume),
       order("stop", "write a checkpoint and stop a running job", "", stop),
@@ -415,7 +415,7 @@ const std::vector<Subcommand>& subcommands() {
        evaluate},
       evaluator_command(),
       {{"inspect",
-        "show what is in a checkpoint, or how a network is computed on this machine",
+        "show the contents of a checkpoint, or how this machine computes a network",
         "CHECKPOINT | --kernels | --memory",
         {{"kernels", "", "show the kernel of each convolution of --model"},
          {"memory", "", "show where a compute thread keeps the tensors of a --microbatch"},

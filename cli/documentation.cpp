@@ -165,13 +165,12 @@ const std::string& about_exit_codes() {
 }
 
 std::string program_manual(const std::vector<DocumentedCommand>& commands) {
-  std::string text =
-      manual_head("mayfly", "elastic data-parallel training", "COMMAND [flags]") +
-      ".SH DESCRIPTION\n"
-      "Mayfly trains ResNets, and models of your own, data\\-parallel on workers that may vanish\n"
-      "at any moment.\n"
-      "Each command has a page of its own, mayfly\\-COMMAND(1).\n"
-      ".SH COMMANDS\n";
+  std::string text = manual_head("mayfly", "elastic data-parallel training", "COMMAND [flags]") +
+                     ".SH DESCRIPTION\n"
+                     "Mayfly trains ResNets, and models of your own, data\\-parallel on workers "
+                     "that may disappear\nat any moment.\n"
+                     "Each command has a page of its own, mayfly\\-COMMAND(1).\n"
+                     ".SH COMMANDS\n";
   for (const DocumentedCommand& command : commands) {
     text += manual_entry(command.name, command.positionals, command.help);
   }

@@ -212,8 +212,8 @@ int train(const ParsedArguments& arguments, Context& context) {
   }
   if (engine::has_standbys(config.value())) {
     return context.complain(
-        "quorum and standby are for `mayfly coordinator`; the workers of "
-        "`mayfly train` know no other coordinator",
+        "quorum and standby are for `mayfly coordinator`; the workers of `mayfly train` use no "
+        "other coordinator",
         kExitUsage);
   }
   if (!config.value().cloud_provider.empty()) {
@@ -303,12 +303,12 @@ Result<void> check_settings(const ParsedArguments& arguments) {
     if (settings_of_networks().contains(name)) {
       return Error{Errc::kInvalidInput,
                    engine::flag_name(*engine::find_setting(name)).insert(0, "--") +
-                       " is for the networks of mayfly; a program says or does that itself"};
+                       " applies to the networks of mayfly; a program decides that itself"};
     }
     if (settings_of_our_workers().contains(name)) {
       return Error{Errc::kInvalidInput,
                    engine::flag_name(*engine::find_setting(name)).insert(0, "--") +
-                       " is for the workers of mayfly, and has no effect on a program"};
+                       " applies to the workers of mayfly, and has no effect on a program"};
     }
   }
   return {};
@@ -337,12 +337,12 @@ int run_program(const ParsedArguments& arguments, Context& context) {
     return context.complain(config.error());
   }
   if (!engine::is_program(config.value())) {
-    return context.complain("--model is for the networks of mayfly; a program brings its own",
+    return context.complain("--model names a network of mayfly; a program has its own network",
                             kExitUsage);
   }
   if (!config.value().coordinator.empty()) {
     return context.complain(
-        "run starts a job of its own; for one that runs, use `mayfly worker --coordinator "
+        "run starts a new job; to join a running one, use `mayfly worker --coordinator "
         "HOST:PORT "
         "--token-file FILE -- PROGRAM`",
         kExitUsage);

@@ -33,9 +33,9 @@ int exec_companion(const std::string& command, const std::vector<std::string>& w
                    cli::Context& context) {
   const std::string program = find_beside_program("mayfly-" + command);
   if (program.empty()) {
-    return context.complain(
-        command + ": mayfly-" + command + " is not beside this program; scripts/build builds it",
-        cli::kExitFailed);
+    return context.complain(command + ": mayfly-" + command +
+                                " is not in the folder of this program; scripts/build builds it",
+                            cli::kExitFailed);
   }
   std::string name = "mayfly " + command;
   std::vector<char*> argv = {name.data()};

@@ -111,7 +111,7 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
       link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
     const std::string advice = link.run_dir.empty()
-                                   ? "; the job has ended, or its coordinator is gone"
+                                   ? "; the job or its coordinator has ended"
                                    : "; if the coordinator of " + link.run_dir +
                                          " was killed, docs/runs.md says how to continue the run";
     return Error{Errc::kRefused, verb + ": " + reply.error().detail + advice};
@@ -245,7 +245,7 @@ Result<std::string> endpoint_of_run(const std::string& run_dir) {
   if (const std::string summary = run_dir + "/summary.json";
       !text.ok() && std::filesystem::exists(summary, failure)) {
     return Error{text.error().code,
-                 "the job in " + run_dir + " has ended; " + summary + " has its outcome"};
+                 "the job in " + run_dir + " has ended; " + summary + " describes the outcome"};
   }
   if (!text.ok()) {
     return Error{text.error().code, "no running job in " + run_dir + ": " + text.error().detail};
@@ -253,7 +253,7 @@ Result<std::string> endpoint_of_run(const std::string& run_dir) {
   std::string endpoint = text.value();
   endpoint.erase(endpoint.find_last_not_of(" \r\n") + 1);
   if (endpoint.find(':') == std::string::npos) {
-    return Error{Errc::kCorrupt, run_dir + "/coordinator does not hold HOST:PORT"};
+    return Error{Errc::kCorrupt, run_dir + "/coordinator does not contain HOST:PORT"};
   }
   return endpoint;
 }

@@ -108,8 +108,8 @@ Result<std::vector<int>> parameter_servers_of(const ParsedArguments& arguments) 
   if (counts.contains(0) && counts.size() > 1) {
     return Error{Errc::kInvalidInput,
                  "--parameter-servers " + text +
-                     ": steps without parameter servers are of all workers, others of one worker; "
-                     "plan 0 by itself"};
+                     ": 0 cannot be combined with other numbers, because all workers compute a "
+                     "step together without parameter servers"};
   }
   return std::vector<int>(counts.begin(), counts.end());
 }
@@ -266,7 +266,7 @@ Result<void> keep_offers_of(const engine::JobConfig& config, PlanSource& source)
       if (std::ranges::find(source.left_out, cloud_hooks::to_string(one.offer), &LeftOut::offer) ==
           source.left_out.end()) {
         source.left_out.push_back(
-            {cloud_hooks::to_string(one.offer), "the folder has no measurements of it"});
+            {cloud_hooks::to_string(one.offer), "the folder contains no measurements of it"});
       }
       continue;
     }
@@ -286,7 +286,7 @@ void warn_of_losses(const Study& study, PlanSource& source) {
   if (!lifetimes.is_any_lost() && std::ranges::any_of(source.market.offers, planner::is_spot)) {
     source.warnings.push_back(
         fmt::format("no server was lost in the {:.3g} server-hours of the folder: the plan expects "
-                    "no losses, which are possible; --market can say how many",
+                    "no losses, which are possible; --market can specify them",
                     lifetimes.server_hours()));
   }
 }
@@ -302,7 +302,7 @@ Result<PlanSource> source_of_calibration(const ParsedArguments& arguments,
   TRY(keep_offers_of(config, source));
   if (source.market.offers.empty()) {
     return Error{Errc::kInvalidInput,
-                 "plan has no offer that it knows enough of: " +
+                 "plan can use no offer: " +
                      (source.left_out.empty()
                           ? std::string("the folder has neither lifetimes nor prices")
                           : source.left_out[0].offer + ": " + source.left_out[0].reason)};

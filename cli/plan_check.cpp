@@ -39,7 +39,7 @@ std::string as_text(const std::string& run, const PlanCheck& check) {
   std::string out =
       check.plan.empty()
           ? run + ", planned in hindsight\n"
-          : fmt::format("{}, started from a plan: {}\nit rests on {}\n{}", run, check.plan,
+          : fmt::format("{}, started from a plan: {}\nit is based on {}\n{}", run, check.plan,
                         check.rests_on, check.composition.empty() ? "" : check.composition + "\n");
   out +=
       fmt::format("{:<26} {:>10} {:>10} {:>10} {:>10}\n", "", "predicted", "5 %", "95 %", "actual");

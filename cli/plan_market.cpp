@@ -118,7 +118,7 @@ class Reader {
       if (!problem_ && !known_.contains(name)) {
         complain(
             name, node,
-            "is no key of " + what +
+            "is not a key of " + what +
                 engine::suggestion(name, std::vector<std::string>(known_.begin(), known_.end())));
       }
     }
@@ -350,7 +350,7 @@ Result<MarketFile> parse_market(const std::string& text, const std::string& file
     TRY_ASSIGN(planner::ZoneModel zone, read_zone(one, file_name, folder));
     if (std::ranges::find(file.zones, zone.name, &planner::ZoneModel::name) != file.zones.end()) {
       return Error{Errc::kInvalidInput,
-                   fmt::format("{}: zone '{}' is there twice", file_name, zone.name)};
+                   fmt::format("{}: zone '{}' is given twice", file_name, zone.name)};
     }
     file.zones.push_back(std::move(zone));
     return {};

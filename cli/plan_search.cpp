@@ -244,13 +244,13 @@ Result<void> leave_out_unknown(const PlanSource& planned,
   for (const planner::Candidate& one :
        take_unknown_speeds(planned.market, planned.job, candidates)) {
     if (named.insert(one.offers).second) {
-      report.left_out.push_back({describe(planned.market, one) + " and what is like it",
+      report.left_out.push_back({describe(planned.market, one) + " and similar ones",
                                  "the speed of these workers together is not known"});
     }
   }
   if (candidates.empty()) {
     return Error{Errc::kInvalidInput,
-                 "plan knows the speed of no set of workers: " + report.left_out.back().offer};
+                 "the speed of no set of workers is known: " + report.left_out.back().offer};
   }
   return {};
 }
@@ -285,7 +285,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
   const bool has_market = !arguments.option("market").empty();
   if (has_market == !arguments.option("calibration").empty()) {
     return Error{Errc::kInvalidInput,
-                 "plan needs either --market FILE, which says what is known of the offers, or "
+                 "plan needs either --market FILE, which describes the offers, or "
                  "--calibration DIR, the measurements of a study"};
   }
   TRY_ASSIGN(PlanSource planned, has_market ? source_of_market(arguments, config)
@@ -350,7 +350,7 @@ Result<int> plan_and_print(const ParsedArguments& arguments, Context& context) {
 }  // namespace
 
 std::vector<OptionSpec> plan_options() {
-  return {{"market", "FILE", "what is known of the offers: speeds, lifetimes, start-up times"},
+  return {{"market", "FILE", "description of the offers: speeds, lifetimes, start-up times"},
           {"calibration", "DIR",
            "instead, and of predict, check: the folder with tables of measurements"},
           {"network", "NAME", "with --calibration: the network, as the tables name it"},
@@ -358,25 +358,26 @@ std::vector<OptionSpec> plan_options() {
           {"gflops", "N", "with --calibration: its relative operations"},
           {"parameter-servers", "N,N...", "with --calibration: numbers of them to choose from (1)"},
           {"policies", "asp,bsp", "with parameter servers: policies to choose from (asp)"},
-          {"deadline", "TIME", "the job must finish within it: 6h, 90m, 45s"},
-          {"budget", "MONEY", "the job must cost no more (default: that of the [cloud] table)"},
-          {"probability", "P", "with which both must be kept (0.95)"},
+          {"deadline", "TIME", "the job must finish within this time: 6h, 90m, 45s"},
+          {"budget", "MONEY",
+           "the job must not cost more than this (default: that of the [cloud] table)"},
+          {"probability", "P", "probability with which both must be kept (0.95)"},
           {"goal", "GOAL", "cheapest or fastest of the plans that keep them (cheapest)"},
           {"max-workers", "N", "largest number of workers (16)"},
           {"min-workers", "N", "smallest number of workers (1)"},
-          {"images", "N", "size of the training set, if --data does not say it"},
+          {"images", "N", "size of the training set, if --data does not determine it"},
           {"images-per-second", "V", "speed of a worker of an offer with speed 1"},
           {"launch-hour", "H", "hour of the day at which the job begins, from 0 to below 24 (0)"},
           {"price", "xF", "what if all prices were F times as high"},
           {"hazard", "xF", "what if servers were lost F times as often"},
-          {"start-up", "xF | TIME", "what if servers took so long to start"},
-          {"recovery", "TIME", "what if all workers stood still so long after each loss"},
-          {"price-age", "DAYS", "warn of prices that are older (30)"},
-          {"rows", "N", "rows of the table (10)"},
-          {"seed", "N", "of the simulation (1)"},
+          {"start-up", "xF | TIME", "what if servers took that long to start"},
+          {"recovery", "TIME", "what if all workers stood still for that long after each loss"},
+          {"price-age", "DAYS", "warn of prices that are older than this (30)"},
+          {"rows", "N", "number of rows of the table (10)"},
+          {"seed", "N", "random seed of the simulation (1)"},
           {"write", "FILE",
-           "write the chosen plan as a job file for `mayfly coordinator`, and beside it what it "
-           "predicts"}};
+           "write the chosen plan as a job file for `mayfly coordinator`, and its predictions "
+           "beside it"}};
 }
 
 std::vector<std::string> plan_settings() {

@@ -122,7 +122,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
                                                                 : "";
     if (!missing.empty()) {
       planned.left_out.push_back({cloud_hooks::to_string(offer.model.offer),
-                                  fmt::format("{} does not say its {}", file.name, missing)});
+                                  fmt::format("{} does not specify its {}", file.name, missing)});
       continue;
     }
     const auto machine = std::ranges::find(machines, offer.model.offer.machine_type);
@@ -138,7 +138,7 @@ Result<PlanSource> planned_market(const ParsedArguments& arguments, const engine
     const std::string first = planned.left_out.empty()
                                   ? file.name + " has no [[offer]]"
                                   : planned.left_out[0].offer + ": " + planned.left_out[0].reason;
-    return Error{Errc::kInvalidInput, "plan has no offer that it knows enough of: " + first};
+    return Error{Errc::kInvalidInput, "plan can use no offer: " + first};
   }
   planned.market.zones = file.zones;
   planned.market.machines = machines.size();
@@ -175,7 +175,8 @@ Result<std::vector<std::string>> warnings_of(const ParsedArguments& arguments,
   std::vector<std::string> warnings;
   const std::optional<double> age = age_days(file.priced);
   if (!age) {
-    warnings.push_back(file.name + " does not say the date of its prices (priced = YYYY-MM-DD)");
+    warnings.push_back(file.name +
+                       " does not specify the date of its prices (priced = YYYY-MM-DD)");
   } else if (*age > most) {
     warnings.push_back(fmt::format("the prices of {} are {:.0f} days old", file.name, *age));
   }

@@ -91,7 +91,7 @@ std::string as_text(const observe::RunFold& run) {
     }
   }
   if (profile.steps() == 0) {
-    return out + "no record tells what the time of a step was spent on\n";
+    return out + "no record shows what the time of a step was spent on\n";
   }
   out += fmt::format("of a step, mean of {:<7}   ms\n", profile.steps());
   for (std::size_t part = 0; part < kStepParts; ++part) {

@@ -89,7 +89,7 @@ class FactsReader {
     read_steps();
     if (facts_.steps.empty()) {
       return Error{Errc::kInvalidInput,
-                   path_ + " has no step that nothing disturbed: there is nothing to fit"};
+                   path_ + " has no undisturbed step, so nothing can be fitted"};
     }
     read_member_lines();
     TRY(read_servers());
@@ -167,7 +167,8 @@ class FactsReader {
 
   void read_steps() {
     if (!config_.sync.empty() || !config_.phases.empty()) {
-      remark("it trained with parameter servers, whose steps are not told apart: no speeds");
+      remark(
+          "it trained with parameter servers, whose steps are not recorded separately: no speeds");
     }
     const auto disturbed = disturbances();
     const observe::Curves& rows = run_.kept();
@@ -320,8 +321,8 @@ class FactsReader {
       facts_.machine = *machines_.begin();
     } else if (knowledge_.machine.empty() && run_.servers().lanes().empty()) {
       remark(
-          "its workers ran on several hosts, whose types are not recorded: --machine NAME says "
-          "that they are of one type");
+          "its workers ran on several hosts, whose types are not recorded: if they are of one "
+          "type, name it with --machine NAME");
     }
     const auto most = std::ranges::max_element(facts_.steps, {}, &planner::RunStep::members);
     const int members = most == facts_.steps.end() ? 0 : most->members;
@@ -339,7 +340,7 @@ class FactsReader {
       facts_.cores = std::thread::hardware_concurrency();
     } else {
       remark("its workers shared host " + *hosts_.begin() +
-             ", whose cores are not recorded: --cores N says how many");
+             ", whose cores are not recorded: specify their number with --cores N");
     }
   }
 

@@ -162,7 +162,7 @@ def resumed():
     expect(shown.stdout.strip() == summary["final_digest"], shown.stdout + shown.stderr)
     shown = subprocess.run([mayfly_run.BINARY, "eval", again.run_dir], capture_output=True,
                            text=True, timeout=60)
-    expect(shown.returncode == 2 and "is of a program of its own" in shown.stderr, shown.stderr)
+    expect(shown.returncode == 2 and "belongs to a user's program" in shown.stderr, shown.stderr)
     for one in (run, undisturbed[3], again):
         one.remove()
 
@@ -934,7 +934,7 @@ def refused():
             (["--sync", "asp"], [LINEAR, "10"], "cannot be combined with parameter servers"),
             (["--backend", "mpi"], [LINEAR, "10"], "combined with the backends mpi and nccl"),
             (["--device", "cuda"], [LINEAR, "10"], "device cuda is for the networks of mayfly"),
-            (["--model", "resnet20"], [LINEAR, "10"], "--model is for the networks of mayfly"),
+            (["--model", "resnet20"], [LINEAR, "10"], "--model names a network of mayfly"),
             (["--chaos", "hang@step=3:for=100"], [LINEAR, "10"], "but not hung"),
             ([], ["no-such-program"], "there is no program 'no-such-program' in PATH"),
             ([], [LINEAR, "0"], "steps must be at least 1")):

@@ -407,7 +407,7 @@ TEST_F(CliTest, RunWithoutAProgramOrWithANetworkIsRefused) {
   EXPECT_EQ(run({"run", "--workers", "3"}), 2);
   EXPECT_THAT(err_.str(), HasSubstr("run expects a program"));
   EXPECT_EQ(run({"run", "--model", "resnet20", "--", "./train"}), 2);
-  EXPECT_THAT(err_.str(), HasSubstr("--model is for the networks of mayfly"));
+  EXPECT_THAT(err_.str(), HasSubstr("--model names a network of mayfly"));
   EXPECT_EQ(started_, "");
 }
 

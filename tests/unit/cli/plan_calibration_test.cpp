@@ -25,7 +25,7 @@ class PlanCalibrationTest : public CliTest {
              "--steps", "20000", "--parameter-servers", "0", "--cloud-offers", offer, "--json"}),
         0)
         << err();
-    EXPECT_THAT(out(), Not(HasSubstr("the folder has no measurements of it")));
+    EXPECT_THAT(out(), Not(HasSubstr("the folder contains no measurements of it")));
     const boost::json::value plan = boost::json::parse(out());
     return plan.at("chosen").at("cost").at("mean").to_number<double>();
   }
