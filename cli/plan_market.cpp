@@ -360,7 +360,7 @@ Result<MarketFile> parse_market(const std::string& text, const std::string& file
     if (std::ranges::any_of(file.offers, [&](const MarketOffer& other) {
           return other.model.offer == offer.model.offer;
         })) {
-      return Error{Errc::kInvalidInput, fmt::format("{}: {} is there twice", file_name,
+      return Error{Errc::kInvalidInput, fmt::format("{}: {} is given twice", file_name,
                                                     cloud_hooks::to_string(offer.model.offer))};
     }
     file.offers.push_back(std::move(offer));

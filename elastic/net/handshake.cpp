@@ -151,7 +151,7 @@ class WaitLog {
     const Duration left = deadline_ - now;
     if (now >= next_line_ && left > seconds(1)) {
       next_line_ = now + kSayEvery;
-      log::warning(fmt::format("{}; trying on for {} s", why.detail, left / seconds(1)));
+      log::warning(fmt::format("{}; retrying for {} s", why.detail, left / seconds(1)));
     }
   }
 

@@ -283,7 +283,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   const std::uint32_t most = std::max(config.workers, config.cloud_max_workers);
   if (workers > most) {
     return Error{Errc::kRefused,
-                 fmt::format("at most {} workers: --cloud-max-workers says so", most)};
+                 fmt::format("at most {} workers are allowed (--cloud-max-workers)", most)};
   }
   const std::lock_guard lock(driver_mutex_);
   if (driver_ == nullptr) {
@@ -292,7 +292,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   target_.set_workers(workers);
   supply_.reopen();
   driver_->scale(target_.all());  // through the driver, so that it is also stored
-  return fmt::format("going to {} workers", workers);
+  return fmt::format("changing to {} workers", workers);
 }
 
 Result<std::string> Cloud::give_up(std::uint32_t servers) {
@@ -329,7 +329,7 @@ void Cloud::finish() {
   }
   if (!driver_->finish(kReleaseTimeout)) {
     const std::string text =
-        fmt::format("some servers are not known to be gone; see `mayfly cloud list {}`", label_);
+        fmt::format("some servers may still exist; see `mayfly cloud list {}`", label_);
     log::warning(text);
     process_.note("cloud_unsettled", text);
   }
@@ -373,7 +373,7 @@ void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
       print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), target_.workers()});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
       !done.ok()) {
-    log::warning("the cost of the servers is not stored: " + done.error().detail);
+    log::warning("the cost of the servers could not be stored: " + done.error().detail);
   }
 }
 

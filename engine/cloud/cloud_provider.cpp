@@ -180,7 +180,7 @@ Made make_gce(const JobConfig& config, const std::string& label, const Common& c
                                           {"endpoint", &options.endpoint}}));
   const std::optional<std::uint32_t> disk = number_in<std::uint32_t>(disk_gb);
   if (!disk) {
-    return Error{Errc::kInvalidInput, "cloud_options: disk_gb '" + disk_gb + "' is no number"};
+    return Error{Errc::kInvalidInput, "cloud_options: disk_gb '" + disk_gb + "' is not a number"};
   }
   if (external != "yes" && external != "no") {
     return Error{Errc::kInvalidInput, "cloud_options: external_address is yes or no"};
@@ -358,9 +358,10 @@ std::vector<Finding> examine_gpus(const JobConfig& config) {
     }
     const std::optional<cloud_hooks::MachineGpu> gpu = cloud_hooks::gpu_of_machine(type);
     findings.push_back(
-        {true, gpu ? fmt::format("{} has {}, compute capability {}.{}", type, gpu->name,
-                                 gpu->capability / 10, gpu->capability % 10)
-                   : fmt::format("the GPU of {} is not known here; its workers will say", type)});
+        {true,
+         gpu ? fmt::format("{} has {}, compute capability {}.{}", type, gpu->name,
+                           gpu->capability / 10, gpu->capability % 10)
+             : fmt::format("the GPU of {} is not known here; its workers will report it", type)});
   }
   if (!config.cloud_bundle.empty()) {
     findings.push_back(finding_about_bundle(config.cloud_bundle));

@@ -271,8 +271,8 @@ Result<std::string> served_start(const JobConfig& config, const std::string& coo
     TRY_ASSIGN(std::string text, users_script(config));
     if (text.find("{token}") != std::string::npos) {
       return Error{Errc::kInvalidInput,
-                   "cloud_startup: a script that goes over the network holds no {token}; with "
-                   "cloud_bundle, write \"$token\""};
+                   "cloud_startup: a script that is sent over the network must not contain "
+                   "{token}; with cloud_bundle, write \"$token\""};
     }
     return filled(text, {{"{coordinator}", coordinators},
                          {"{run_dir}", absolute_path(config.run_dir)},

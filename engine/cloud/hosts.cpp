@@ -141,7 +141,7 @@ Result<JobConfig> prepare_hosts(const JobConfig& config, const std::string& cach
       return Error{Errc::kIo, lack};
     }
     if (!packed.ok()) {
-      print(lack + "; the workers that run go on, and none is started");
+      print(lack + "; running workers continue, and no further ones are started");
     }
     job.cloud_bundle = packed.ok() ? std::move(packed).value() : "";
   }

@@ -203,7 +203,8 @@ Result<ComparePlan> make_compare_plan(const CompareOptions& options) {
     return (condition.straggler && base.inject.empty()) || (condition.kill && base.chaos.empty());
   });
   if (needs_others && base.workers < 2) {
-    return wrong("the conditions straggler and kill need two --workers at least, one to go on");
+    return wrong(
+        "the conditions straggler and kill need at least two --workers, so that one can continue");
   }
   if (base.chaos.empty()) {
     base.chaos = usual_chaos(base);

@@ -174,7 +174,7 @@ class DifferenceRuns {
       }
       const Result<RunResult> result = read_run_result(run_dirs[i], {});
       if (!result.ok() || result.value().outcome != elastic::Outcome::kDone) {
-        return Error{Errc::kIo, fmt::format("a run of cell {} did not end as it should: {} (see "
+        return Error{Errc::kIo, fmt::format("a run of cell {} did not end as expected: {} (see "
                                             "{}.log)",
                                             letter(cell.cell),
                                             last_line_of_log(run_dirs[i] + ".log"), run_dirs[i])};
@@ -298,20 +298,21 @@ Result<std::vector<DifferenceCell>> difference_cells(const DifferenceOptions& op
     return Error{Errc::kInvalidInput, fmt::format("profile --difference: {}", why)};
   };
   if (uses_parameter_servers(job) || !job.coordinator.empty() || !job.cloud_provider.empty()) {
-    return refused("the job is one of all-reduce, whose workers this machine starts");
+    return refused("the job must use all-reduce, with workers that this machine starts");
   }
   if (!options.one_host.empty() && job.threads == 0) {
     return refused(
-        "over hosts the job says how many threads a worker has, so that a lone one does "
-        "not take the others' cores");
+        "a job over hosts must set the number of threads per worker; otherwise a single worker "
+        "would use the cores of all");
   }
   if (!job.resume.empty() || options.rounds == 0 || options.steps <= kWarmUpSteps) {
-    return refused("the job begins anew, with a round or more");
+    return refused(
+        "the job must not be resumed, and needs at least one round and one measured step");
   }
   if (job.workers < 2 || job.global_batch % (job.workers * job.microbatch) != 0) {
     return refused(
-        fmt::format("there are two workers or more, of which each has the same number "
-                    "of microbatches (global batch {}, microbatch {}, workers {})",
+        fmt::format("the job needs at least two workers, each with the same number of "
+                    "microbatches (global batch {}, microbatch {}, workers {})",
                     job.global_batch, job.microbatch, job.workers));
   }
   const auto alone = cell_settings(options, Left::kAlone, Place::kOneHost);

@@ -283,7 +283,7 @@ Result<RunResult> RunSet::start(const CompareCell& cell) const {
   }
   Result<RunResult> result = read_run_result(run_dir, cell.size);
   if (!result.ok()) {
-    return Error{Errc::kIo, fmt::format("run {} did not end as it should: {} (see {})", cell.id,
+    return Error{Errc::kIo, fmt::format("run {} did not end as expected: {} (see {})", cell.id,
                                         last_line_of_log(log), log)};
   }
   if (result.value().outcome == elastic::Outcome::kStopped) {

@@ -55,11 +55,11 @@ std::string conclusion(const SwitchSearch& search, const SwitchReportFacts& fact
   const SwitchPoint& bsp = search.points().front();
   const SwitchPoint& best = search.best();
   if (search.is_void()) {
-    return "No run of bsp alone has ended well: there is no accuracy to aim at.\n";
+    return "No run of bsp alone has ended well: there is no target accuracy.\n";
   }
   std::string text;
   if (search.next()) {
-    text = "The search is not over.\n";
+    text = "The search is not complete.\n";
   }
   if (&best == &bsp) {
     return text + fmt::format(

@@ -20,9 +20,9 @@ std::string without_brackets(const std::string& host) {
 Result<void> check_reachable_host(const std::string& host) {
   if (is_wildcard(without_brackets(host))) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("--bind-host {}: others must be told one address at which they reach "
-                             "this process; name one of this machine, or a network interface, or "
-                             "leave --bind-host out",
+                 fmt::format("--bind-host {}: other processes need one address at which they can "
+                             "reach this process; name an address or a network interface of this "
+                             "machine, or leave --bind-host out",
                              host)};
   }
   return {};
@@ -58,7 +58,7 @@ Result<std::string> listening_host(const std::string& host) {
   if (address && address->empty()) {
     return Error{Errc::kNotFound,
                  fmt::format("--bind-host {}: this network interface has no address that other "
-                             "machines could use; name another one, or an address",
+                             "machines can use; name another interface, or an address",
                              host)};
   }
   return address.value_or(without_brackets(host));

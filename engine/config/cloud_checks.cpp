@@ -62,7 +62,7 @@ Complaint check_requests(const JobConfig& c) {
     }
   }
   if (!c.hosts.empty() && !c.hostfile.empty()) {
-    return std::string("hosts and hostfile say the same; give one of them");
+    return std::string("hosts and hostfile have the same purpose; give only one of them");
   }
   if (c.evaluators > 0 && c.cloud_provider.empty() && c.hosts.empty() && c.hostfile.empty()) {
     return std::string(

@@ -106,10 +106,10 @@ Result<void> add_part(const std::string& part, std::vector<cloud_hooks::OfferTer
     found = &terms;
   }
   if (found == nullptr) {
-    return bad_composition("'" + name + "' is none of cloud_offers");
+    return bad_composition("'" + name + "' is not one of cloud_offers");
   }
   if (found->wanted > 0) {
-    return bad_composition("'" + offer_name(found->offer) + "' is there twice");
+    return bad_composition("'" + offer_name(found->offer) + "' is given twice");
   }
   if (found->workers_most > 0 && *count > found->workers_most) {
     return bad_composition(fmt::format("{} x {} is above that offer's max_workers {}", *count, name,
@@ -146,10 +146,10 @@ std::string fault_of_composition(const JobConfig& config, std::uint32_t workers)
                        config.workers);
   }
   if (config.cloud_on_demand_floor > 0) {
-    return "says itself how many are on demand; leave out on_demand_floor";
+    return "determines how many are on demand; leave out on_demand_floor";
   }
   if (config.cloud_replan != "off") {
-    return "says which servers are wanted, and replan would choose others; give one of them";
+    return "determines the servers, and replan would choose others; give only one of them";
   }
   return {};
 }
@@ -195,7 +195,7 @@ Result<std::vector<cloud_hooks::OfferTerms>> parse_offers(const std::string& tex
     }
     for (const cloud_hooks::OfferTerms& other : offers) {
       if (other.offer == one.value().offer) {
-        return Error{Errc::kInvalidInput, setting + ": '" + whole + "' is there twice"};
+        return Error{Errc::kInvalidInput, setting + ": '" + whole + "' is given twice"};
       }
     }
     offers.push_back(std::move(one).value());

@@ -172,7 +172,7 @@ std::vector<Setting> workers_settings() {
            "start one",
            kOwn),
       make("coordinator_timeout", &C::coordinator_timeout,
-           "seconds that a worker waits for a coordinator that is away; at most 60 for its first "
+           "seconds that a worker waits for a coordinator that does not answer; at most 60 for its first "
            "answer",
            kOwn),
       make("port", &C::port, "port of the coordinator; 0 = any free port", kOwn),
@@ -339,7 +339,7 @@ std::vector<Setting> parameter_server_settings() {
            "square root of that (sqrt) or 1 (fixed); or by the number of live workers "
            "(live-linear, live-sqrt)"),
       make("asp_warm_up", &C::asp_warm_up,
-           "how asp and ssp begin: bsp:AMOUNT = with so much of bsp at the start of the job, "
+           "how asp and ssp begin: bsp:AMOUNT = with that much of bsp at the start of the job, "
            "ramp:AMOUNT = with a rising learning rate in each such phase"),
       make("on_divergence", &C::on_divergence,
            "if asp or ssp diverges: fail, or bsp = return to the last good state and continue with "

@@ -49,7 +49,7 @@ Result<Wire> parse_wire(std::string_view wire, std::string_view reduction) {
       if (is_exact(known) == exact) {
         return known;
       }
-      return invalid("wire " + std::string(wire) + " does not go with reduction " +
+      return invalid("wire " + std::string(wire) + " cannot be combined with reduction " +
                      std::string(reduction) + "; it has " +
                      (exact ? "auto, int32 and int16" : "auto, fp32, bf16 and fp16"));
     }

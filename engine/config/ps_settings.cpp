@@ -117,9 +117,10 @@ Result<void> refuse_without_servers(const JobConfig& config) {
                              config.ps));
   }
   return config.lr_rule.starts_with("live-")
-             ? Result<void>(wrong("lr_rule " + config.lr_rule +
-                                  " needs --sync or --phases: in all-reduce each update is that "
-                                  "of a whole global batch, whoever is alive"))
+             ? Result<void>(
+                   wrong("lr_rule " + config.lr_rule +
+                         " needs --sync or --phases: with all-reduce each update is computed from "
+                         "a whole global batch, whichever workers are alive"))
              : Result<void>();
 }
 
@@ -258,7 +259,7 @@ Result<void> check_parameter_servers(const JobConfig& config) {
     return wrong("parameter servers exchange fp32; wire " + config.wire + " is for all-reduce");
   }
   if (config.dtype == "fp16") {
-    return wrong("parameter servers know no loss scale; use dtype bf16 or fp32 with them");
+    return wrong("parameter servers do not support a loss scale; use dtype bf16 or fp32 with them");
   }
   return {};
 }
@@ -268,7 +269,7 @@ Result<void> spell_out_switch_order(JobConfig& config) {
     return {};
   }
   if (!config.sync.empty() || !config.phases.empty() || config.steps > 0) {
-    return not_an_order("switch_order says what phases, sync and steps say; give one or the other");
+    return not_an_order("switch_order replaces phases, sync and steps; give one or the other");
   }
   const std::string& order = config.switch_order;
   if (order.empty() || order.find_first_not_of("01") != std::string::npos) {

@@ -40,7 +40,7 @@ Complaint check_elasticity(const JobConfig& c) {
   constexpr double kDayMs = 86'400'000;
   if (!(c.silence_max_ms >= 150 && c.silence_max_ms <= kDayMs)) {
     return "silence_max_ms " + shortest_text(c.silence_max_ms) +
-           " must be at least 150, as workers are heard from every 100 ms, and at most a day";
+           " must be at least 150, as workers send heartbeats every 100 ms, and at most a day";
   }
   if (!(c.evict_stragglers == 0 || c.evict_stragglers > 1)) {
     return "evict_stragglers " + shortest_text(c.evict_stragglers) + " must be 0 or above 1";
@@ -61,10 +61,10 @@ Complaint check_stores(const JobConfig& c) {
                            : "store_peers works with all-reduce, not with parameter servers";
   }
   if (!c.store.empty() && !bytes_in(c.store, 1, kStoreMax)) {
-    return "store " + c.store + " is no size from 1B to 512GiB, such as 8GiB";
+    return "store " + c.store + " is not a size from 1B to 512GiB, such as 8GiB";
   }
   if (!c.prepared_store.empty() && !bytes_in(c.prepared_store, 1, kStoreMax)) {
-    return "prepared_store " + c.prepared_store + " is no size from 1B to 512GiB, such as 1GiB";
+    return "prepared_store " + c.prepared_store + " is not a size from 1B to 512GiB, such as 1GiB";
   }
   return {};
 }
@@ -116,7 +116,7 @@ Result<void> check_spares(const JobConfig& config) {
   if (config.spares >= config.workers) {
     return Error{Errc::kInvalidInput, "spares " + std::to_string(config.spares) + " of " +
                                           std::to_string(config.workers) +
-                                          " workers leaves none to begin with"};
+                                          " workers leaves none to start the job with"};
   }
   if (config.min_workers > config.workers - config.spares) {
     return Error{Errc::kInvalidInput, "min_workers " + std::to_string(config.min_workers) +

@@ -60,10 +60,10 @@ Result<ChaosEvent> parse_event(std::string_view text) {
     } else if (key == "for") {
       event.for_ms = *small_number;
     } else {
-      return wrong(text, fmt::format("'{}' is none of step, worker, for", key));
+      return wrong(text, fmt::format("'{}' is not one of step, worker, for", key));
     }
   }
-  return has_step ? Result<ChaosEvent>(event) : wrong(text, "it must say its step");
+  return has_step ? Result<ChaosEvent>(event) : wrong(text, "it must name its step");
 }
 
 /// The lowest bit of the exponent: the number is doubled or halved, and stays finite.

@@ -9,7 +9,7 @@ namespace {
 /// The description of a fault that a worker injects into itself.
 const char* own_fault(ChaosKind kind) {
   return kind == ChaosKind::kHang         ? "hangs"
-         : kind == ChaosKind::kFlipResult ? "computes something wrong"
+         : kind == ChaosKind::kFlipResult ? "computes a wrong result"
                                           : "has a bit of its state flipped";
 }
 
@@ -41,7 +41,7 @@ void ChaosPlayer::play(const ChaosEvent& event, Instant now) {
   } else if (const std::optional<std::size_t> target = target_of(event)) {
     strike(*target, event, now);
   } else {
-    targets_.note_chaos("chaos: no such worker runs any more; event skipped");
+    targets_.note_chaos("chaos: no such worker is running; event skipped");
   }
 }
 

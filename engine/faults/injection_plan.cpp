@@ -159,9 +159,11 @@ Result<InjectionRule> parse_rule(const std::string_view text) {
     const auto* const effect = std::ranges::find(kEffects, name, &Effect::name);
     const bool is_effect = effect != kEffects.end();
     if (!is_effect && name != "worker" && name != "from" && name != "to") {
-      return bad_rule(text, fmt::format("'{}' is none of delay, slow, stop, fetch, storage, prep, "
-                                        "worker, from, to with =",
-                                        field));
+      return bad_rule(
+          text,
+          fmt::format(
+              "'{}' is not one of delay, slow, stop, fetch, storage, prep, worker, from, to with =",
+              field));
     }
     if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
       return bad_rule(text, fmt::format("{} is given twice", name));

@@ -116,7 +116,7 @@ Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t co
     return cloud->scale(count);
   }
   if (has_provider) {
-    return Error{Errc::kRefused, "the job has not begun to ask for servers, or has ended"};
+    return Error{Errc::kRefused, "the job has not begun to request servers, or has ended"};
   }
   return Error{Errc::kUnsupported,
                "this coordinator starts no workers itself; start them with `mayfly worker "
@@ -127,8 +127,8 @@ Result<std::string> scale_with(Cloud* cloud, bool has_provider, std::uint32_t co
 [[noreturn]] void end_at_once(const JobConfig& config) {
   if (!config.cloud_provider.empty() && config.cloud_provider != "local") {
     (void)std::fputs(
-        "mayfly: ended at once; servers that were not released still run: the same "
-        "command goes on with them, and `mayfly cloud release` ends them\n",
+        "mayfly: ended at once; servers that were not released still run: the same command "
+        "continues with them, and `mayfly cloud release` ends them\n",
         stderr);
   }
   ::_exit(kExitFailed);

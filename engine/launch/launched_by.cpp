@@ -164,13 +164,12 @@ Result<void> check_pmix(const Variables& variables, const std::optional<Launched
   if (!found) {
     return Error{Errc::kInvalidInput,
                  fmt::format("PMIX_RANK is {}: a launcher started this process as one of several, "
-                             "but its variables do not say of how many; {}",
+                             "but its variables do not give their number; {}",
                              rank, kAnotherWay)};
   }
   if (number_in<std::uint32_t>(rank) != found->rank) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("PMIX_RANK is {} and SLURM_PROCID is {}: two launchers, one in the "
-                             "other; {}",
+                 fmt::format("PMIX_RANK is {} and SLURM_PROCID is {}: two nested launchers; {}",
                              rank, found->rank, kAnotherWay)};
   }
   return {};

@@ -129,15 +129,16 @@ Result<Meeting> wait_for_endpoint(const JobConfig& config, pid_t coordinator) {
           place,
           coordinator > 0
               ? std::string()
-              : fmt::format("; trying on for {} s", (deadline - monotonic_now()) / seconds(1))));
+              : fmt::format("; retrying for {} s", (deadline - monotonic_now()) / seconds(1))));
     }
     std::this_thread::sleep_for(milliseconds(20));
   }
-  return Error{Errc::kDeadline,
-               fmt::format("{}: no coordinator has begun there within {} s "
-                           "(--coordinator-timeout); see what rank 0 says: the job takes longer to "
-                           "load or has failed, or this file system is not shared with it",
-                           place, config.coordinator_timeout)};
+  return Error{
+      Errc::kDeadline,
+      fmt::format("{}: no coordinator has begun there within {} s "
+                  "(--coordinator-timeout); see the output of rank 0: the job takes longer to load "
+                  "or has failed, or this file system is not shared with it",
+                  place, config.coordinator_timeout)};
 }
 
 // --- the text that rank 0 publishes over a launcher's channel
@@ -212,9 +213,10 @@ Result<void> check_recovery(const JobConfig& config, const LaunchedBy& self) {
   const std::string_view recovery = setting == nullptr ? "" : setting;
   const bool recovers = recovery == "1" || recovery == "true";  // as --mca may spell it
   if (config.spares > 0 && self.launcher == Launcher::kOpenMpi && !recovers) {
-    return Error{Errc::kInvalidInput,
-                 "spares are of no use without mpirun --enable-recovery: the loss of one rank ends "
-                 "all others"};
+    return Error{
+        Errc::kInvalidInput,
+        "spares have no effect without mpirun --enable-recovery: the loss of one rank ends "
+        "all others"};
   }
   return {};
 }

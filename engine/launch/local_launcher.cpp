@@ -202,8 +202,8 @@ bool LocalLauncher::replace(const Worker& dead) {
   const std::string what = fmt::format("a local worker died ({})", dead.end);
   const Result<std::size_t> started = start_worker();
   process_->note("restart", started.ok()
-                                ? fmt::format("{}: worker {} takes its place, restart {} of {}",
-                                              what, started.value(), restarts_, config.max_restarts)
+                                ? fmt::format("{}: worker {} replaces it, restart {} of {}", what,
+                                              started.value(), restarts_, config.max_restarts)
                                 : fmt::format("{}: {}", what, started.error().detail));
   return started.ok();
 }
@@ -247,7 +247,7 @@ void LocalLauncher::poll_workers() {
   if (!any_running && !others && !process_->recorder().news().end().has_value()) {
     const char* when = status.view == ViewId{} ? " before the job began" : "";
     process_->server().fail(
-        fmt::format("all workers are gone{}; the last one ended with {}: {} (log: {})", when,
+        fmt::format("all workers have ended{}; the last one ended with {}: {} (log: {})", when,
                     workers_[last].end, last_line(last), log_path(last)));
   }
 }
@@ -307,11 +307,11 @@ void LocalLauncher::follow_membership(const elastic::JobStatus& status) {
 Result<std::string> LocalLauncher::scale(std::uint32_t count) {
   if (carries_servers(requested_) && count < requested_.workers) {
     return Error{Errc::kInvalidInput,
-                 fmt::format("the first {} workers carry the parameter servers; no fewer can stay",
+                 fmt::format("the first {} workers run the parameter servers and cannot be removed",
                              requested_.workers)};
   }
   scale_to_ = count;
-  return fmt::format("going to {} workers", count);
+  return fmt::format("changing to {} workers", count);
 }
 
 /// The process of a lost worker may take a while to end, because the kernel frees its memory first.
@@ -356,7 +356,8 @@ void LocalLauncher::follow_scale_requests() {
 void LocalLauncher::follow_signals() {
   if (interrupts_ > interrupts_seen_) {
     interrupts_seen_ = interrupts_;
-    process_->note("stop", "stopping at the next step with a checkpoint; once more to end at once");
+    process_->note("stop",
+                   "stopping at the next step with a checkpoint; interrupt again to end at once");
     process_->server().stop("stopped by the user");
   }
 }
@@ -386,7 +387,8 @@ void LocalLauncher::wait_for_workers(const JobEnd& end) {
     if (are_programs && interrupts_ > interrupts_seen_) {
       interrupts_seen_ = interrupts_;
       programs_end_by = monotonic_now() + kProgramsExitTimeout;
-      process_->note("stop", "the job is over; ending its programs; once more to end at once");
+      process_->note("stop",
+                     "the job is over; ending its programs; interrupt again to end at once");
       for (std::size_t i = 0; i < workers_.size(); ++i) {
         (void)signal_worker(i, SIGTERM);
       }

@@ -44,7 +44,7 @@ bool wait_for(const Condition& is_there, const std::string& text) {
     if (passed >= kSayAfter && !has_said) {
       has_said = true;
       log::warning(
-          fmt::format("{}; looking on for {} s", text, (kGiveUpAfter - passed) / seconds(1)));
+          fmt::format("{}; retrying for {} s", text, (kGiveUpAfter - passed) / seconds(1)));
     }
     std::this_thread::sleep_for(kMarksInterval);
   }

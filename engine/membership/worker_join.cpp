@@ -58,8 +58,8 @@ Error with_advice(const JobConfig& config, const Error& error) {
   // Names in the fingerprint.
   if (error.detail.starts_with("device: ")) {
     return {error.code,
-            fmt::format("{}; the job at {} wants the same device for all workers: only one with "
-                        "--reduction fp32, without audits and parameter servers, takes any",
+            fmt::format("{}; the job at {} requires the same device for all workers: only one with "
+                        "--reduction fp32, without audits and parameter servers, accepts any",
                         error.detail, config.coordinator)};
   }
   return error;

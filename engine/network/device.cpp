@@ -87,7 +87,7 @@ Result<std::unique_ptr<nn::DeviceEngine>> make_gpu_engine(const std::string& dev
                                                           nn::cuda::EngineRequest request) {
   TRY_ASSIGN(const DeviceChoice choice, parse_device(device));
   if (!choice.is_cuda) {
-    return Error{Errc::kInvalidInput, "device " + device + " is no GPU"};
+    return Error{Errc::kInvalidInput, "device " + device + " is not a GPU"};
   }
   TRY_ASSIGN(const CudaModule* const module, load_cuda());
   request.device = choice.number.value_or(request.device);

@@ -184,10 +184,9 @@ class ServerListener final : public parameter_server::ShardListener {
     if (shard_ == 0) {
       recorder_.lead();
     }
-    note("shard_taken_over",
-         fmt::format("shard {}: its leader is lost; server {} leads it after update {}, nothing "
-                     "that was answered is missing",
-                     shard_, server_, version));
+    note("shard_taken_over", fmt::format("shard {}: its leader is lost; server {} leads it after "
+                                         "update {}, no acknowledged update is missing",
+                                         shard_, server_, version));
   }
   void on_unreachable(MemberId follower) override {
     const std::string why = fmt::format("shard {}: its follower, member {}, cannot be reached",
@@ -197,7 +196,7 @@ class ServerListener final : public parameter_server::ShardListener {
   }
   void on_alone(std::uint64_t version) override {
     note("shard_alone",
-         fmt::format("shard {}: its follower is lost; server {} goes on alone after update {}",
+         fmt::format("shard {}: its follower is lost; server {} continues alone after update {}",
                      shard_, server_, version));
   }
   void on_diverged(const std::string& why) override {
@@ -347,7 +346,8 @@ void PsServer::Parts::follow(const elastic::View& view) {
     return;
   }
   const std::string why = fmt::format(
-      "server {} has come to a job under way, which has its servers; what it lost cannot come back",
+      "server {} has joined a running job, which has its servers; the parameters that it lost "
+      "cannot be restored",
       place.index);
   place.computes ? log::info(why) : log::error(why);
   client->post(elastic::member_event::LeaveAsked{why});

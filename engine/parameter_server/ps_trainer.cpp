@@ -311,7 +311,7 @@ void PsTrainer::compute(const flow::Compute& action) {
   if (sums.totals().nonfinite > 0 && !may_diverge(action.slice)) {
     fail(
         fmt::format("the gradient of step {} is not finite: training has diverged; a lower --lr, "
-                    "a warmer start (--asp-warm-up) or --on-divergence bsp may help",
+                    "a warm-up (--asp-warm-up) or --on-divergence bsp may help",
                     slice.step));
     return;
   }
@@ -389,7 +389,7 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
   const std::uint64_t self = value(parts_.client.id());
   if (const std::optional<MemberId> server = servers_.server_to_give_up(*view, shard)) {
     note("server_cut_off",
-         fmt::format("{} to member {}, the only worker: the server has to go", what, self));
+         fmt::format("{} to member {}, the only worker: the server has to leave", what, self));
     link_.broke(server, what);
     return;
   }
@@ -397,7 +397,7 @@ void PsTrainer::report_unreachable(std::uint32_t shard, ConnectionFault fault) {
   note("worker_cut_off",
        fmt::format("{} to member {}{}", what, self,
                    is_last ? ", the only worker: the job waits until some worker's link works"
-                           : ", which stays out until its link works"));
+                           : ", which joins again when its link works"));
   cut_off_in_ = view->id;
   parts_.reach.cut_off({*address}, monotonic_now());
   link_.cut_off(what);

@@ -101,20 +101,20 @@ Result<void> CoordinatorProcess::open(JobConfig config, Unfinished unfinished) {
   start_files_ = std::make_unique<StartFiles>(config.run_dir, config.token_file);
   TRY(open_view_log(config.run_dir, unfinished));
   TRY(prepare(std::move(config)));
-  if (!continues_job_ && !lacks_facts_ && is_nothing_left(*job_, starting_point_.step)) {
+  if (!continues_ && !lacks_facts_ && is_nothing_left(*job_, starting_point_.step)) {
     listener_.on_nothing_left(
         fmt::format("nothing is left to do: {} is of step {}, the job's last is {}",
                     job_->config.resume, starting_point_.step, job_->total_steps));
     return {};
   }
-  if (!continues_job_) {  // the log of a continued job must never be restored to earlier contents
+  if (!continues_) {  // the log of a continued job must never be restored to earlier contents
     start_files_->keep_contents();
   }
   TRY(open_run_directory());
-  if (!start_remark_.empty() && !continues_job_) {
+  if (!start_remark_.empty() && !continues_) {
     note("init", start_remark_);
   }
-  if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !continues_job_) {
+  if (const datasets::LeftOut& images = job_->facts.left_out; images.count > 0 && !continues_) {
     // Opening the data has printed it on the terminal; workers with other data are refused.
     recorder_->fact({"images_left_out", {{"images", object_of(images)}}, ""});
   }
@@ -143,15 +143,15 @@ Result<void> CoordinatorProcess::open_view_log(const std::string& run_dir, Unfin
   }
   view_log_ = std::move(opened).value();
   const bool has_ended = view_log_->contents().ended.has_value();
-  continues_job_ =
+  continues_ =
       unfinished == Unfinished::kContinue && !is_new && (!has_ended || !has_summary(run_dir));
-  only_ends_ = continues_job_ && has_ended;
+  only_ends_ = continues_ && has_ended;
   return {};
 }
 
 /// Determines the job and the state that it starts from, before anything is written.
 Result<void> CoordinatorProcess::prepare(JobConfig config) {
-  if (continues_job_) {
+  if (continues_) {
     TRY(take_over(config));
   }
   TRY(check_spares(config));
@@ -162,7 +162,7 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
     TRY(check_backend(config));
   }
   // The checkpoint may have been removed after newer ones were written to the same folder.
-  const bool may_be_gone = continues_job_ && view_log_->contents().view.has_value();
+  const bool may_be_gone = continues_ && view_log_->contents().view.has_value();
   if (!config.resume.empty()) {
     const Result<LoadedCheckpoint> loaded = load_intact_checkpoint(config.resume);
     if (loaded.ok()) {
@@ -170,8 +170,7 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
       if (!skipped_checkpoints_.empty()) {
         listener_.on_event(skipped_checkpoints_);
       }
-      config.resume =
-          continues_job_ ? config.resume : loaded.value().path;  // "latest" means this now
+      config.resume = continues_ ? config.resume : loaded.value().path;  // "latest" means this now
       starting_point_ = {value(loaded.value().info.committed),
                          to_string(loaded.value().info.digest)};
     } else if (!may_be_gone) {
@@ -202,7 +201,7 @@ Result<void> CoordinatorProcess::prepare(JobConfig config) {
 /// them. A standby receives no facts, and a job that has begun must have recorded them.
 Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, const Error& lack) {
   TRY_ASSIGN(job_, begin_job(config));
-  const bool has_begun = continues_job_ && view_log_->contents().job != 0;
+  const bool has_begun = continues_ && view_log_->contents().job != 0;
   lacks_facts_ = is_program(config) && !has_begun;  // a resumed program may set more steps
   if (lacks_facts_) {
     return {};
@@ -216,7 +215,7 @@ Result<void> CoordinatorProcess::prepare_without_data(const JobConfig& config, c
     return facts.error().code == Errc::kNotFound ? lack : facts.error();
   }
   lacks_facts_ = true;
-  listener_.on_event(lack.detail + "; workers are admitted when the first reports what it has");
+  listener_.on_event(lack.detail + "; workers are admitted when the first has reported it");
   return {};
 }
 
@@ -250,19 +249,18 @@ Result<void> CoordinatorProcess::take_facts(const JobFacts& facts) {
 
 Result<void> CoordinatorProcess::open_run_directory() {
   const JobConfig& config = job_->config;
-  TRY_ASSIGN(directory_, continues_job_ ? RunDirectory::reopen(config)
-                                        : RunDirectory::create(config, starting_point_));
-  TRY(continues_job_ ? view_log_->go_on() : view_log_->begin());
+  TRY_ASSIGN(directory_, continues_ ? RunDirectory::reopen(config)
+                                    : RunDirectory::create(config, starting_point_));
+  TRY(continues_ ? view_log_->go_on() : view_log_->begin());
   std::error_code absent;
   std::filesystem::remove(summary_path(config.run_dir), absent);  // of the job before --resume
-  TRY_ASSIGN(RunHistory history, continues_job_ ? read_run_history(config.run_dir)
-                                                : history_of_new_part(config.run_dir));
+  TRY_ASSIGN(RunHistory history,
+             continues_ ? read_run_history(config.run_dir) : history_of_new_part(config.run_dir));
   if (starting_point_.digest.empty()) {  // not resumed, or the checkpoint was removed
     starting_point_ = history.start;
   }
   history.start = starting_point_;
-  if (!continues_job_ &&
-      !config.trace.empty()) {  // the traces are those of the job before --resume
+  if (!continues_ && !config.trace.empty()) {  // the traces are those of the job before --resume
     start_files_->set_aside(config.run_dir + "/trace");
   }
   elastic::FlightRecorder::write_on_fatal_signals();
@@ -286,7 +284,7 @@ Result<void> CoordinatorProcess::start_server() {
   elastic::CoordinatorServerOptions options;
   options.advertise = advertised_host(host);
   options.host = std::move(host);
-  options.port = config.port == 0 && continues_job_ ? port_of_run(config.run_dir) : config.port;
+  options.port = config.port == 0 && continues_ ? port_of_run(config.run_dir) : config.port;
   options.token = std::move(token);
   const elastic::LogContents& log = view_log_->contents();
   is_standby_ = config.standby && !log.view && !log.ended;
@@ -295,7 +293,7 @@ Result<void> CoordinatorProcess::start_server() {
     options.core = core_options(*job_, Step{starting_point_.step}, is_standby_);
   }
   options.flight_path = config.run_dir + "/logs/flight-coordinator.log";
-  if (continues_job_) {
+  if (continues_) {
     announce_return();
   }
   TRY(listener_.on_begun(config));
@@ -321,7 +319,7 @@ Result<void> CoordinatorProcess::start_server() {
 /// continue in a destination with checkpoints of its earlier settings.
 Result<void> CoordinatorProcess::check_copies() const {
   const JobConfig& config = job_->config;
-  const bool may_hold_others = continues_job_ || lacks_facts_ || !config.resume.empty();
+  const bool may_hold_others = continues_ || lacks_facts_ || !config.resume.empty();
   return config.checkpoint_to.empty()
              ? Result<void>()
              : check_copy_target(copy_target_of(config),
@@ -339,7 +337,7 @@ void CoordinatorProcess::begin_copies() {
                     recorder_->checkpoint_copied(step, where, took);
                   },
                   [this](const std::string& why) { recorder_->checkpoint_not_copied(why); }});
-  if (continues_job_) {  // the previous coordinator may have died before it had copied the newest
+  if (continues_) {  // the previous coordinator may have died before it had copied the newest
     const Result<LoadedCheckpoint> newest = load_checkpoint(config.run_dir);
     if (newest.ok()) {
       copier_->copy(newest.value().info.committed, newest.value().path);
@@ -357,15 +355,15 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   if (!copied.ok() && has_result) {
     end.outcome = elastic::Outcome::kFailed;
     end.detail = fmt::format(
-        "the last checkpoint is in {}/checkpoints, but not where "
-        "--checkpoint-to says: {}",
+        "the last checkpoint is in {}/checkpoints, but not at the destination of --checkpoint-to: "
+        "{}",
         job_->config.run_dir, copied.error().detail);
   }
 }
 
 /// The step of the newest intact checkpoint written since --resume. Sets damaged ones aside.
 std::optional<Step> CoordinatorProcess::newest_here() const {
-  if (!continues_job_ && skipped_checkpoints_.empty()) {
+  if (!continues_ && skipped_checkpoints_.empty()) {
     return std::nullopt;
   }
   const Result<LoadedCheckpoint> newest = set_damaged_aside(job_->config.run_dir + "/checkpoints");
@@ -399,9 +397,7 @@ void CoordinatorProcess::begin_transfers(std::optional<Step> newest) {
           [this](UniqueFd socket, std::string host, std::string machine) {
             evaluations_->take(std::move(socket), std::move(host), std::move(machine));
           },
-          [this](const std::string& machine) {
-            return machine_settings_.call(machine).value_or("");
-          },
+          [this](const std::string& machine) { return machine_toml_.call(machine).value_or(""); },
           [this] { return server_->status().in_charge; }});
   take_transfer_.set([this](UniqueFd socket, std::string host) {
     receiver_->take(std::move(socket), std::move(host));
@@ -409,8 +405,8 @@ void CoordinatorProcess::begin_transfers(std::optional<Step> newest) {
 }
 
 void CoordinatorProcess::set_machine_settings(
-    std::function<std::string(const std::string& machine)> settings_of) {
-  machine_settings_.set(std::move(settings_of));
+    std::function<std::string(const std::string& machine)> toml_of) {
+  machine_toml_.set(std::move(toml_of));
 }
 
 void CoordinatorProcess::end_transfers() {
@@ -464,7 +460,7 @@ void CoordinatorProcess::announce_return() {
   const elastic::LogContents& log = view_log_->contents();
   if (only_ends_) {
     note("coordinator_restarted",
-         fmt::format("job {:016x} has ended, step {} on record; telling members that come back",
+         fmt::format("job {:016x} has ended, step {} on record; notifying members that return",
                      log.job, recorder_->progress().last_step()));
     return;
   }

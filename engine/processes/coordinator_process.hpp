@@ -63,7 +63,7 @@ class CoordinatorProcess {
   /// released servers and written the summary. This one only completes these tasks.
   [[nodiscard]] bool only_ends() const { return only_ends_; }
   /// Whether this process continues the job of an earlier coordinator in the same run directory.
-  [[nodiscard]] bool continues_job() const { return continues_job_; }
+  [[nodiscard]] bool continues_job() const { return continues_; }
   ~CoordinatorProcess() { end_transfers(); }
   CoordinatorProcess(const CoordinatorProcess&) = delete;
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
@@ -77,7 +77,7 @@ class CoordinatorProcess {
   /// Sets the function that makes additional settings, as TOML, for a machine that asks for the
   /// job's settings; it is called on any thread. Null: there are none. Returns when the earlier
   /// function is not called any more.
-  void set_machine_settings(std::function<std::string(const std::string& machine)> settings_of);
+  void set_machine_settings(std::function<std::string(const std::string& machine)> toml_of);
   /// Sets the function that carries out the command give-up with its number of servers. Null: the
   /// command is refused. Any thread.
   void give_up_with(ScaleHandler give_up);
@@ -125,13 +125,13 @@ class CoordinatorProcess {
   ScaleHandler on_scale_;
   const Facts facts_;
   bool is_standby_ = false;
-  bool lacks_facts_ = false;    // until a worker sends them
-  bool continues_job_ = false;  // see continues_job()
-  bool only_ends_ = false;      // see only_ends()
+  bool lacks_facts_ = false;  // until a worker sends them
+  bool continues_ = false;    // see continues_job()
+  bool only_ends_ = false;    // see only_ends()
   std::unique_ptr<Job> job_;
   std::string start_remark_;         // for the user, about the state from which the job starts
   StartingPoint starting_point_;     // of a job that is resumed from a checkpoint
-  std::string skipped_checkpoints_;  // and what is said of newer ones that are damaged
+  std::string skipped_checkpoints_;  // for the user, about newer ones that are damaged
   std::unique_ptr<StartFiles> start_files_;
   std::unique_ptr<elastic::DurableViewLog> view_log_;  // until it is moved to the server
   std::unique_ptr<RunDirectory> directory_;
@@ -140,7 +140,7 @@ class CoordinatorProcess {
   std::string proposal_;  // guarded by proposal_mutex_; empty = none
   ReplaceableHandler<Result<std::string>(std::uint32_t)> give_up_servers_;
   ReplaceableHandler<void(UniqueFd, std::string)> take_transfer_;  // set while there is a receiver_
-  ReplaceableHandler<std::string(const std::string& machine)> machine_settings_;
+  ReplaceableHandler<std::string(const std::string& machine)> machine_toml_;
   std::unique_ptr<RunRecorder> recorder_;
   std::unique_ptr<EvaluationService> evaluations_;  // the server's thread reads it for `status`
   std::unique_ptr<elastic::CoordinatorServer> server_;

@@ -171,7 +171,8 @@ class Progress {
   void operator()(std::uint64_t received) {
     if (const Instant now = monotonic_now(); now - said_ > kSayEvery) {
       said_ = now;
-      log::info(fmt::format("{} of {} MiB of the data set are here", received >> 20, bytes_ >> 20));
+      log::info(
+          fmt::format("{} of {} MiB of the data set have arrived", received >> 20, bytes_ >> 20));
     }
   }
 
@@ -268,11 +269,12 @@ Result<void> receive_all(const Asker& asker, DataConnection connection, const st
     }
     if (++fruitless == kFruitlessMax) {
       return Error{Errc::kPeerLost,
-                   fmt::format("the connection broke {} times in a row before a byte came; the log "
-                               "of the coordinator may say why ({})",
+                   fmt::format("the connection broke {} times in a row before a byte arrived; the "
+                               "log of the coordinator may show the reason ({})",
                                kFruitlessMax, received.error().detail)};
     }
-    log::info("the data set is fetched again from where it broke off: " + received.error().detail);
+    log::info("the transfer of the data set continues after an interruption: " +
+              received.error().detail);
     std::this_thread::sleep_for(kRetryAfter);
     TRY_ASSIGN(connection, keep_asking(asker));
   }
@@ -381,7 +383,7 @@ Result<void> check_what_came(const std::string& path) {
   const Result<void> checked = datasets::check_dataset(path);
   return checked.ok() ? checked
                       : Error{checked.error().code,
-                              "the fetched files are no data set: " + checked.error().detail};
+                              "the fetched files are not a data set: " + checked.error().detail};
 }
 
 Result<std::string> fetch_from_elsewhere(const JobConfig& config, const CalledOff& is_called_off) {
@@ -415,9 +417,10 @@ Result<void> fetch_data(JobConfig& config, const std::function<bool()>& is_calle
                                     ? fetch_from_coordinator(config, is_called_off)
                                     : fetch_from_elsewhere(config, is_called_off);
   if (!fetched.ok()) {
-    return Error{fetched.error().code,
-                 fmt::format("{} is not here and cannot be fetched (--data-from {}): {}",
-                             config.data, config.data_from, fetched.error().detail)};
+    return Error{
+        fetched.error().code,
+        fmt::format("{} does not exist on this host and cannot be fetched (--data-from {}): {}",
+                    config.data, config.data_from, fetched.error().detail)};
   }
   config.data = std::move(fetched).value();
   log::info("the data set is in " + config.data);

@@ -140,10 +140,11 @@ Result<void> ProgramState::set_optimizer_state(std::vector<ProgramTensor> tensor
         fmt::format("the optimizer has {} tensors, too many for a checkpoint", tensors.size())};
   }
   if (bytes > rest_bytes_max_) {
-    return Error{Errc::kInvalidInput,
-                 fmt::format("the state of the optimizer and of what else was given has {} bytes, "
-                             "and {} were reserved for it when the job began",
-                             bytes, rest_bytes_max_)};
+    return Error{
+        Errc::kInvalidInput,
+        fmt::format("the state of the optimizer and of the other registered objects has {} bytes, "
+                    "and {} were reserved for it when the job began",
+                    bytes, rest_bytes_max_)};
   }
   optimizer_ = std::move(tensors);
   blob_ = std::move(blob);
@@ -376,8 +377,8 @@ Result<void> ProgramState::was_taken() const {
                           std::ranges::equal(loaded[i].tensor.bytes, own[i].tensor.bytes);
     if (!is_equal) {
       return Error{Errc::kInvalidInput,
-                   fmt::format("a state has come, and the program has not taken the tensor {} of "
-                               "the optimizer as it is",
+                   fmt::format("a state has arrived, and the program has not adopted the tensor {} "
+                               "of the optimizer unchanged",
                                i < loaded.size() ? loaded[i].name : own[i].name)};
     }
   }

@@ -249,7 +249,7 @@ Result<LoadedCheckpoint> intact_up_to(const fs::path& latest) {
     Result<LoadedCheckpoint> earlier = load_and_check(folder_of(latest.parent_path(), step));
     if (earlier.ok()) {
       earlier.value().passed_over =
-          fmt::format("{}; that of step {} is taken instead", loaded.error().detail, step);
+          fmt::format("{}; that of step {} is used instead", loaded.error().detail, step);
       return earlier;
     }
   }
@@ -360,7 +360,7 @@ std::optional<std::string> difference(
     const auto other = std::find_if(theirs.begin(), theirs.end(),
                                     [&](const auto& each) { return each.first == name; });
     if (other == theirs.end()) {
-      return fmt::format("{}: the checkpoint does not say it", name);
+      return fmt::format("{}: the checkpoint does not contain it", name);
     }
     if (!value.empty() && value != other->second) {
       return fmt::format("{}: the job has {}, the checkpoint {}", name, value, other->second);

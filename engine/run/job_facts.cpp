@@ -65,8 +65,9 @@ std::string sentence_of(const JobFacts& facts, const JobConfig& config) {
     const bool is_elsewhere =
         before.ok() && (before.value().program.global_batch != program.global_batch ||
                         before.value().train_samples != facts.train_samples);
-    text += is_elsewhere ? "; some samples are left out or repeated in the pass in which it goes on"
-                         : "";
+    text += is_elsewhere
+                ? "; some samples are left out or repeated in the pass in which it continues"
+                : "";
   }
   return text;
 }

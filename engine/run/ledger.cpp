@@ -16,7 +16,7 @@ Ledger::Ledger(const std::string& folder) {
     file_ = UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   }
   if (!file_.valid()) {
-    log::warning(fmt::format("cannot write the ledger {}; going on without it", path));
+    log::warning(fmt::format("cannot write the ledger {}; continuing without it", path));
   }
 }
 
@@ -25,7 +25,7 @@ void Ledger::computed(std::uint64_t step, std::uint32_t microbatch,
   const std::string line = fmt::format("{} {} {}\n", step, microbatch, fmt::join(samples, " "));
   const std::lock_guard lock(mutex_);
   if (file_.valid() && ::write(file_.get(), line.data(), line.size()) < 0) {
-    log::warning("the ledger cannot be written any more; going on without it");
+    log::warning("the ledger cannot be written any more; continuing without it");
     file_.reset();
   }
 }

@@ -16,7 +16,7 @@ constexpr const char* kPlanHash = "plan_xxh3";
 
 Error bad_plan(const std::string& path, const std::string& why) {
   return {Errc::kInvalidInput,
-          fmt::format("plan {}: {}; make it anew with `mayfly plan --write`, or start the job "
+          fmt::format("plan {}: {}; create it again with `mayfly plan --write`, or start the job "
                       "without the setting plan",
                       path, why)};
 }

@@ -257,17 +257,16 @@ Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& 
     config.resume = recorded.resume;
   }
   if (config.resume != recorded.resume) {
-    return Error{Errc::kInvalidInput,
-                 asked.run_dir +
-                     " holds a job that is not over; without --resume it goes on. To "
-                     "start it again from a checkpoint, remove " +
-                     view_log_path(asked.run_dir)};
+    return Error{Errc::kInvalidInput, asked.run_dir +
+                                          " contains an unfinished job, which continues without "
+                                          "--resume. To start it again from a checkpoint, remove " +
+                                          view_log_path(asked.run_dir)};
   }
   for (const Setting& setting : settings()) {
     const std::string ours = setting.get(config);
     const std::string theirs = setting.get(recorded);
     if (ours != theirs && !may_differ(setting.name)) {
-      return Error{Errc::kInvalidInput, asked.run_dir + " holds a job that is not over and has " +
+      return Error{Errc::kInvalidInput, asked.run_dir + " contains an unfinished job and has " +
                                             setting.name + " '" + theirs + "', not '" + ours + "'"};
     }
   }

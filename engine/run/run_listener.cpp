@@ -124,7 +124,7 @@ std::string sentence_of(const RecoveryRecord& r) {
   }
   if (r.cause == elastic::ChangeCause::kGroupFailed) {  // perhaps without the loss of a member
     return fmt::format(
-        "the workers formed again after step {} ({}): next step after {:.0f} ms, {} microbatches "
+        "the workers re-formed after step {} ({}): next step after {:.0f} ms, {} microbatches "
         "redone",
         r.step, r.detail, r.step_ms, r.redone_microbatches);
   }
@@ -149,8 +149,8 @@ std::string sentence_of(const ProgramFailureRecord& r) {
 
 std::string sentence_of(const FallBackRecord& r) {
   return fmt::format(
-      "training diverged at step {} ({}): back to the state after step {}, and on with bsp; {} "
-      "steps are undone and done again",
+      "training diverged at step {} ({}): returning to the state after step {} and continuing with "
+      "bsp; {} steps are undone and repeated",
       r.step + r.undone_steps, r.reason, r.step, r.undone_steps);
 }
 

@@ -183,7 +183,7 @@ void RunRecorder::receive(RunOutput::Turn& out, const CheckpointRecord& checkpoi
     out.worked(CheckpointRecord::kFailedKind);
     return;
   }
-  const char* rest = checkpoint.step < job_.total_steps ? "; training goes on" : "";
+  const char* rest = checkpoint.step < job_.total_steps ? "; training continues" : "";
   (void)out.failed(CheckpointRecord::kFailedKind, object_of(checkpoint), checkpoint.text,
                    checkpoint.text + rest);
 }
@@ -291,7 +291,7 @@ void RunRecorder::note_missing_records() {
   RunOutput::Turn out = output_.turn();
   out.directory.event("records_missing", {{"steps", value_of(steps)}});
   log::warning(
-      fmt::format("metrics.jsonl lacks {} committed steps; events.jsonl says which", steps.size()));
+      fmt::format("metrics.jsonl lacks {} committed steps; events.jsonl lists them", steps.size()));
 }
 
 bool RunRecorder::write_summary(const JobEnd& end) {

@@ -119,11 +119,11 @@ std::optional<std::string> unsaved_state(const RunHistory& history, const std::s
   }
   if (history.checkpoints.lower_bound(last) != history.checkpoints.end()) {
     return fmt::format(
-        "the checkpoint of step {} did not come to {}: it is only where its worker "
-        "wrote it, {}",
+        "the checkpoint of step {} did not reach {}: it exists only where its worker wrote it, {}",
         last, run_dir, history.last_checkpoint);
   }
-  return fmt::format("the last state is lost: nobody has written a checkpoint of step {}", last);
+  return fmt::format("the last state is lost: no process has written a checkpoint of step {}",
+                     last);
 }
 
 }  // namespace mayfly::engine

@@ -19,7 +19,7 @@ std::string shards_text(const std::vector<std::uint32_t>& shards) {
 std::string account_of(const PsServerPart& part) {
   std::string text = fmt::format("server {} is member {}{}", part.server, value(part.member),
                                  part.role.computes ? ", a worker," : "");
-  text += part.role.leads.empty() ? " and leads nothing"
+  text += part.role.leads.empty() ? " and leads no shard"
                                   : fmt::format(" and leads {}", shards_text(part.role.leads));
   return part.role.follows.empty()
              ? text

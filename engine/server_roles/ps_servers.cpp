@@ -126,12 +126,12 @@ Result<void> PsServers::meet(const elastic::View& view) {
   if (!placement_.is_torn()) {
     return {};
   }
-  return Error{Errc::kNotFound,
-               fmt::format("view {} has not all of the {} parameter servers with {} shards{}",
-                           value(view.id), count_, shards_,
-                           colocated_ ? "; the workers with --worker-number 0 to --workers - 1 "
-                                        "carry one each"
-                                      : "")};
+  return Error{
+      Errc::kNotFound,
+      fmt::format(
+          "view {} has not all of the {} parameter servers with {} shards{}", value(view.id),
+          count_, shards_,
+          colocated_ ? "; the workers with --worker-number 0 to --workers - 1 run one each" : "")};
 }
 
 const std::string& PsServers::second_address(std::uint32_t shard) const {

@@ -60,7 +60,7 @@ std::string samples_remark(const Job& job, const nn::CheckpointInfo& info, Step 
   return others.empty() ? std::string()
                         : fmt::format(
                               "the checkpoint was written with {}: some samples are left out or "
-                              "repeated in the epoch in which it goes on",
+                              "repeated in the epoch in which it continues",
                               fmt::join(others, " and "));
 }
 

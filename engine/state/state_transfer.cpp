@@ -39,7 +39,7 @@ class Incoming {
 
   [[nodiscard]] Result<void> connect() {
     if (part_.donor.port == 0 || part_.donor.host.back() != '\0') {
-      return lost("it has told no address");
+      return lost("it has reported no address");
     }
     TRY_ASSIGN(UniqueFd fd, start_connect_tcp({part_.donor.host.data(), part_.donor.port}));
     if (!fd.valid()) {
@@ -110,7 +110,7 @@ class Incoming {
     const auto header = std::bit_cast<PartHeader>(header_);
     if (received_header_ == header_.size() &&
         (header.magic != kPartMagic || header.bytes != part_.into.size())) {
-      return Error{Errc::kCorrupt, "a donor offers something else than its part of the state"};
+      return Error{Errc::kCorrupt, "a donor offers other data than its part of the state"};
     }
     return {};
   }
@@ -144,10 +144,10 @@ class Incoming {
 Result<void> wait(std::vector<pollfd>& polled, Duration idle_max) {
   const int ready = ::poll(polled.data(), polled.size(), static_cast<int>(to_ms(idle_max)));
   if ((polled.back().revents & POLLIN) != 0) {
-    return Error{Errc::kAborted, "the state is not wanted any more"};
+    return Error{Errc::kAborted, "the state is not needed any more"};
   }
   if (ready == 0) {
-    return Error{Errc::kPeerLost, fmt::format("no donor has sent anything of the state for {} ms",
+    return Error{Errc::kPeerLost, fmt::format("no donor has sent any part of the state for {} ms",
                                               static_cast<long>(to_ms(idle_max)))};
   }
   return {};
@@ -283,7 +283,7 @@ Result<void> StateDonor::listen() {
   TRY_ASSIGN(UniqueFd listener, listen_tcp({host_, 0}));
   const auto [host, port] = bound_endpoint(listener.get());
   if (host.size() >= address_.host.size()) {
-    return Error{Errc::kUnsupported, "an address of this length cannot be told: " + host};
+    return Error{Errc::kUnsupported, "an address of this length cannot be sent: " + host};
   }
   std::ranges::copy(host, address_.host.begin());
   address_.port = port;
@@ -360,7 +360,7 @@ bool StateDonor::accept_connections(Connections& connections) {
     // The request of an observer has usually arrived already. Reading it here ensures that the
     // observer is not counted among the clients without a request.
     if (!connection->advance(*this)) {
-      turn_away(*connection, "it asked for nothing that is offered");
+      turn_away(*connection, "it requested nothing that is offered");
       return;
     }
     if (!connection->is_observer()) {
@@ -380,7 +380,7 @@ void StateDonor::make_place(Connections& connections) {
     return;
   }
   const auto place = std::ranges::find_if(connections, asks_for_nothing);
-  turn_away(**place, "too many connections that ask for nothing");
+  turn_away(**place, "too many connections without a request");
   connections.erase(place);
 }
 
@@ -396,7 +396,7 @@ void StateDonor::advance_all(Connections& connections, std::span<const pollfd> p
     const bool is_over = polled[i].revents != 0 && !connections[i]->advance(*this);
     if (is_over || connections[i]->timed_out(now)) {
       turn_away(*connections[i],
-                is_over ? "it asked for nothing that is offered" : "it asked for nothing in time");
+                is_over ? "it requested nothing that is offered" : "it sent no request in time");
       connections[i].reset();
     }
   }

@@ -73,8 +73,8 @@ void Observer::add(ObservedStep step) {
     last_ = step.step;
     queue_.push_back(std::move(step));
     if (queue_.size() > kStepsAlwaysKept && queue_.size() * bytes_each > queue_bytes_max_) {
-      fail_locked(
-          {Errc::kDeadline, fmt::format("the state has not come within {} steps", queue_.size())});
+      fail_locked({Errc::kDeadline,
+                   fmt::format("the state has not arrived within {} steps", queue_.size())});
     }
     check_invariants();
   }
@@ -180,10 +180,10 @@ Result<void> Observer::compare_state() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return expected_.has_value() || stopping_; });
   if (stopping_) {
-    return Error{Errc::kAborted, "the state is not wanted any more"};
+    return Error{Errc::kAborted, "the state is not needed any more"};
   }
   if (*expected_ != check) {
-    return Error{Errc::kCorrupt, "the state that came is not the one that the members have"};
+    return Error{Errc::kCorrupt, "the received state differs from that of the members"};
   }
   return {};
 }

@@ -125,7 +125,7 @@ Result<void> StateExchange::take_state(const elastic::View& view,
   work_.discard();  // microbatches that are being computed read the weights
   TRY(state_.unpack(packed.span()));
   if (state_.committed() != view.committed) {
-    return Error{Errc::kCorrupt, fmt::format("the state after step {} came instead of {}",
+    return Error{Errc::kCorrupt, fmt::format("the state after step {} arrived instead of {}",
                                              value(state_.committed()), value(view.committed))};
   }
   return {};
@@ -149,7 +149,7 @@ Result<void> StateExchange::give_and_take_state(const elastic::View& view,
                                                 collectives::Group& group, Instant deadline) {
   const Result<DonorAddress> own = offer_to_observers(view);
   if (!own.ok()) {  // the joiner will not get its state and leaves again
-    log::warning("no state for a joiner: " + own.error().detail);
+    log::warning("no state for a joining member: " + own.error().detail);
   }
   TRY_ASSIGN(const auto all,
              exchange_addresses(group, own.ok() ? own.value() : DonorAddress{}, deadline));
@@ -267,7 +267,7 @@ void StateExchange::give_up_if_failed() {
     return;
   }
   gave_up_ = true;
-  const std::string why = "the state of the job did not come: " + failure->error.detail;
+  const std::string why = "the state of the job did not arrive: " + failure->error.detail;
   log::warning(why);
   client_.post(elastic::member_event::LeaveAsked{why});
 }

@@ -60,8 +60,8 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
         return answer;
       }
       if (!answer.ok()) {
-        log::info(
-            fmt::format("{} does not say what to start with: {}", endpoint, answer.error().detail));
+        log::info(fmt::format("{} does not provide a starting state: {}", endpoint,
+                              answer.error().detail));
       }
       is_answered = is_answered || answer.ok();
       is_busy = is_busy || (!answer.ok() && answer.error().code == Errc::kDeadline);
@@ -71,10 +71,10 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const bool is_over = monotonic_now() - begun >= most;
     const bool is_given_up = !is_settled && !is_over && gives_up();
     if (question.needs_state && is_given_up) {
-      return Error{Errc::kAborted, "asked to leave before the state was there"};
+      return Error{Errc::kAborted, "asked to leave before the state had arrived"};
     }
     if (question.needs_state && is_over && !is_answered) {
-      return Error{Errc::kPeerLost, "no coordinator says what to start with"};
+      return Error{Errc::kPeerLost, "no coordinator provides a starting state"};
     }
     if (is_settled || is_over || is_given_up) {
       return std::optional<nn::CheckpointFiles>();

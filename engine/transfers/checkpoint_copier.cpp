@@ -170,8 +170,9 @@ void CheckpointCopier::run() {
     if (where.ok()) {
       hooks_.on_copied(item.step, where.value(), monotonic_now() - began);
     } else {
-      hooks_.on_failed(fmt::format("the checkpoint of step {} did not get to its other place: {}",
-                                   value(item.step), where.error().detail));
+      hooks_.on_failed(
+          fmt::format("the checkpoint of step {} could not be copied to its other place: {}",
+                      value(item.step), where.error().detail));
     }
     lock.lock();
     if (where.ok()) {
@@ -217,7 +218,7 @@ Result<std::string> CheckpointCopier::copy_into_folder(const Item& item) const {
   }
   Result<std::string> saved = save_checkpoint(checkpoints, ours.files, item.step, keep_);
   if (saved.ok() && !is_there()) {
-    return Error{Errc::kCorrupt, there + " does not hold what was written"};
+    return Error{Errc::kCorrupt, there + " does not contain what was written"};
   }
   return saved;
 }

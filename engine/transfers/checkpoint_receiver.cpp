@@ -105,7 +105,7 @@ Result<void> CheckpointReceiver::pass_on_data_request(Transfer& transfer) {
   if (is_absent || hooks_.on_data == nullptr) {
     TransferAnswer answer;
     answer.verdict = TransferAnswer::Verdict::kRefused;
-    answer.text = "it has no data set to send, as its --data is not there";
+    answer.text = "it has no data set to send, as its --data does not exist";
     return send_frame(transfer.socket.get(), encode(answer));
   }
   hooks_.on_data(std::move(transfer.socket), transfer.host);
@@ -120,7 +120,7 @@ Result<void> CheckpointReceiver::take_facts(const Transfer& transfer, const std:
     lacks_facts_ = !taken.ok();
     if (!taken.ok()) {
       hooks_.on_refused(
-          fmt::format("a worker on {} is not taken: {}", transfer.host, taken.error().detail));
+          fmt::format("a worker on {} is refused: {}", transfer.host, taken.error().detail));
       answer.verdict = TransferAnswer::Verdict::kRefused;
       answer.text = taken.error().detail;
     }
@@ -178,7 +178,7 @@ Result<void> CheckpointReceiver::receive(const Transfer& transfer, const Transfe
   const Instant began = monotonic_now();
   TransferAnswer answer;
   const auto refuse = [&](const std::string& reason) {
-    hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is not taken: {}",
+    hooks_.on_refused(fmt::format("the checkpoint of step {} on {} is refused: {}",
                                   value(offer.step), transfer.host, reason));
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = reason;
@@ -362,7 +362,7 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
     if (found.ok()) {
       better = std::move(found).value();
     } else {
-      reason = "nobody has the job's state, and " + found.error().detail;
+      reason = "no member has the job's state, and " + found.error().detail;
     }
   }
   // A server that comes to servers at work leaves again, whatever it has.
@@ -372,7 +372,7 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
                          job_.config.resume);
   }
   if (reason) {
-    hooks_.on_refused(fmt::format("a worker on {} is not taken: {}", transfer.host, *reason));
+    hooks_.on_refused(fmt::format("a worker on {} is refused: {}", transfer.host, *reason));
     answer.verdict = TransferAnswer::Verdict::kRefused;
     answer.text = *reason;
     return send_frame(fd, encode(answer));

@@ -155,7 +155,7 @@ Result<nn::CheckpointFiles> IncomingCheckpoint::take() {
   for (const TransferOffer::File& file : offer_.files) {
     const ByteSpan content = ByteSpan(bytes_).subspan(first, file.bytes);
     if (digest_of(content) != file.digest) {
-      return Error{Errc::kCorrupt, file.name + " did not arrive as it was sent"};
+      return Error{Errc::kCorrupt, file.name + " arrived damaged"};
     }
     files[file.name] = Bytes(content.begin(), content.end());
     first += file.bytes;

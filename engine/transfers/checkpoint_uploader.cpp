@@ -79,7 +79,7 @@ Result<void> CheckpointUploader::wait(Duration patience, const std::function<boo
       return Error{Errc::kAborted, "the view is over"};
     }
     if (monotonic_now() - last_sent_at_.load() > patience) {
-      return Error{Errc::kDeadline, "no coordinator takes the checkpoint"};
+      return Error{Errc::kDeadline, "no coordinator accepts the checkpoint"};
     }
     changed_.wait_for(lock, kTurn);
   }
@@ -133,8 +133,9 @@ void CheckpointUploader::try_all(Item& item) {
     const bool is_refused = !sent.ok() && sent.error().code == Errc::kRefused;
     item.is_done[i] = sent.ok() || is_refused;
     if (is_refused) {
-      log::warning(fmt::format("the coordinator at {} does not take the checkpoint of step {}: {}",
-                               endpoints_[i], value(item.step), sent.error().detail));
+      log::warning(
+          fmt::format("the coordinator at {} does not accept the checkpoint of step {}: {}",
+                      endpoints_[i], value(item.step), sent.error().detail));
     } else if (!sent.ok()) {
       log::debug(fmt::format("checkpoint of step {} to {}: {}", value(item.step), endpoints_[i],
                              sent.error().detail));

@@ -32,7 +32,7 @@ constexpr std::size_t kPathBytesMax = 4096;
 constexpr std::size_t kDataChunkBytes = 256U << 10;
 
 Error changed_error() {
-  return {Errc::kCorrupt, "the coordinator's data set is not what it was when this began"};
+  return {Errc::kCorrupt, "the coordinator's data set has changed since the transfer began"};
 }
 
 /// Sends the name and the size of the file that follows.
@@ -280,8 +280,7 @@ Result<bool> IncomingData::receive_file(int fd,
   received_ -= size;
   position_.bytes = 0;
   const bool is_first = std::exchange(damaged_, position_.files) != position_.files;
-  return Error{is_first ? Errc::kPeerLost : Errc::kCorrupt,
-               name + " did not arrive as it was sent"};
+  return Error{is_first ? Errc::kPeerLost : Errc::kCorrupt, name + " arrived damaged"};
 }
 
 }  // namespace mayfly::engine

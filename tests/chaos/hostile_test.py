@@ -113,7 +113,7 @@ def thousand_silent():
     expect_told(job.coordinator_log(), "control port", "127.0.0.1", ["no handshake in time"])
     workers = "".join(worker.output() for worker in job.workers)
     expect_told(workers, "gradient port", "127.0.0.1", ["no hello in time"])
-    expect_told(workers, "state donor", "127.0.0.1", ["asked for nothing in time"])
+    expect_told(workers, "state donor", "127.0.0.1", ["sent no request in time"])
     job.finish()
 
 

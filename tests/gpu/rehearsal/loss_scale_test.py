@@ -185,7 +185,8 @@ def refusals():
         return done.stderr
 
     expect("dtype fp16 is for GPUs, but device is cpu" in said("train", "--dtype", "fp16"), "")
-    expect("know no loss scale" in said("train", *JOB, "--sync", "bsp"), "parameter servers")
+    expect("do not support a loss scale" in said("train", *JOB, "--sync", "bsp"),
+           "parameter servers")
     done = subprocess.run([mayfly_run.BINARY, "bench", "step", "--device", "cuda", "--dtype",
                            "fp16", "--batch", "8", "--seconds", "0.1", "--json"], timeout=100,
                           capture_output=True, text=True, check=False)

@@ -353,7 +353,7 @@ def wrong_settings_start_nothing():
                        ("[cloud]\nprovider = \"gce\"\noptions = \"project=project-1\"\n"
                         "bundle = \"/no/such/file\"", "/no/such/file"),
                        ("[cloud]\nprovider = \"local\"\ncomposition = \"2 x b\"\n"
-                        "[[cloud.offer]]\ntype = \"a\"\nmax_workers = 3", "is none of"),
+                        "[[cloud.offer]]\ntype = \"a\"\nmax_workers = 3", "is not one of"),
                        ("[cloud]\nprovider = \"local\"\nreplan = \"yes\"",
                         "cloud_replan 'yes' is not known"),
                        ("quorum = true\n[cloud]\nprovider = \"local\"",

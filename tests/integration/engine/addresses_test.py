@@ -82,7 +82,7 @@ def waits_aloud():
                start(cluster, "server", ["ps-server", "--coordinator", f"127.0.0.1:{port}",
                                          "--sync", "bsp"])]
     wait_for_words(cluster, waiting[0], f"cannot connect to localhost:{port} (", "127.0.0.1",
-                   "Connection refused; trying on for")
+                   "Connection refused; retrying for")
     wait_for_words(cluster, waiting[1], f"cannot connect to 127.0.0.1:{port}: Connection refused; ")
     expect(time.monotonic() - begin < 20, "it took too long to say so")
     cluster.stop_hard()

@@ -80,7 +80,8 @@ def flags():
     refused(["train", "--dtype", "fp16"], "dtype fp16 is for GPUs, but device is cpu")
     refused(["bench", "step", "--dtype", "fp16"], "dtype fp16 is for GPUs, but device is cpu")
     refused(["inspect", "--memory", "--dtype", "fp16"], "dtype fp16 is for GPUs")
-    refused(["train", "--device", "cuda", "--dtype", "fp16", "--sync", "bsp"], "no loss scale")
+    refused(["train", "--device", "cuda", "--dtype", "fp16", "--sync", "bsp"],
+            "do not support a loss scale")
     refused(["train", "--lr", "fast"], "lr")
     refused(["train", "--chaos", "explode@step=3"], "explode")
     refused(["trian"], "train")

@@ -83,7 +83,7 @@ def that_never_works():
     code = run.wait()
     summary = run.summary()
     expect(code == 1 and summary["outcome"] == "failed", f"{code} {summary}")
-    expect("but not where --checkpoint-to says" in summary["detail"], summary)
+    expect("but not at the destination of --checkpoint-to" in summary["detail"], summary)
     expect(checkpoints(run.path("checkpoints"))[-1] == f"step-{STEPS}", "no checkpoint")
     shutil.rmtree(folder)
 

@@ -145,7 +145,7 @@ def from_a_url():
 
 def refused():
     job = Job("coordinator", coordinator_has=False)
-    expect_refused(job.worker("a"), NOWHERE + " is not here and cannot be fetched",
+    expect_refused(job.worker("a"), NOWHERE + " does not exist on this host and cannot be fetched",
                    "it has no data set to send")
     job.cluster.run.stop_hard()
     job.remove()
@@ -160,7 +160,7 @@ def a_wrong_source_is_repaired():
     source = image_folder()
     shutil.move(os.path.join(source, "train"), os.path.join(source, "elsewhere"))
     job = Job(f"cp -r {source}/. {{}}")
-    expect_refused(job.worker("a"), "the fetched files are no data set", "train/CLASS")
+    expect_refused(job.worker("a"), "the fetched files are not a data set", "train/CLASS")
     expect(not job.kept("a"), str(job.kept("a")))
     shutil.move(os.path.join(source, "elsewhere"), os.path.join(source, "train"))
     job.worker("a"), job.worker("a")
@@ -215,7 +215,7 @@ def coordinator_is_lost():
     for worker in (stays, leaves):
         job.wait_for_line(worker, "fetching the data set")
     job.cluster.run.stop_hard()
-    job.wait_for_line(leaves, "is fetched again from where it broke off")
+    job.wait_for_line(leaves, "transfer of the data set continues after an interruption")
     expect_leaves(leaves)
     stays.process.wait(100)
     expect(stays.process.returncode == 1, f"exit code {stays.process.returncode}")

@@ -71,7 +71,7 @@ def last_weights_not_written():
     summary = run.summary()
     expect(summary["outcome"] == "failed" and summary["steps"] == 30, summary)
     expect("the last state is lost: checkpoint of step 30 not saved" in summary["detail"], summary)
-    said = [line for line in run.output().splitlines() if "training goes on" in line]
+    said = [line for line in run.output().splitlines() if "training continues" in line]
     causes = {line.split(";")[0].rsplit(": ", 1)[1] for line in said}
     expect(said and len(said) == len(causes), f"said {said}")
     failed = [e["step"] for e in run.lines("events.jsonl") if e["kind"] == "checkpoint_failed"]

@@ -204,7 +204,7 @@ def nothing_shared():
 
 
 def contradictions():
-    cases = [({"PMIX_RANK": "1"}, "do not say of how many"),
+    cases = [({"PMIX_RANK": "1"}, "do not give their number"),
              ({"PMI_RANK": "1"}, "PMI_SIZE is ''"),
              ({"PMI_ID": "1", "PMI_PORT": "h:1"}, "PMI_RANK is ''"),
              ({**srun(1, 3), "OMPI_COMM_WORLD_SIZE": "1", "OMPI_COMM_WORLD_RANK": "0"},

@@ -120,7 +120,7 @@ def refusals():
     run.remove()
     run = mpi_launch.start(2, MPI + ["--spares", "2"], over("vader", ELASTIC))
     run.wait()
-    expect("leaves none to begin with" in run.output(), run.output())
+    expect("leaves none to start the job with" in run.output(), run.output())
     run.remove()
 
 

@@ -58,7 +58,7 @@ def finds_kinds():
 def refuses():
     with tempfile.TemporaryDirectory(prefix="mayfly-test-") as folder:
         for job, words, text in (
-                (JOB.replace("workers = 2", "workers = 1"), (), "two workers or more"),
+                (JOB.replace("workers = 2", "workers = 1"), (), "at least two workers"),
                 (JOB, ("--rounds", "x"), "expects a whole number from 1 to"),
                 (JOB.replace("80ms", "80"), (), "fetch is a time"),
                 (JOB, ("runs/a",), "reads no run directory")):

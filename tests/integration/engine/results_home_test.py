@@ -322,7 +322,7 @@ def not_taken():
     code = job.run.wait()
     summary = job.run.summary()
     expect(code == 1 and summary["outcome"] == "failed", f"{code} {summary}")
-    expect(f"the checkpoint of step {STEPS} did not come to" in summary["detail"], summary)
+    expect(f"the checkpoint of step {STEPS} did not reach" in summary["detail"], summary)
     expect(checkpoints(job, "worker-0") == [f"step-{STEPS}"], "not even on the worker")
     remove(job)
 

@@ -714,7 +714,7 @@ def kept_state():
     expect("states differ" in run.output(), run.logs())
     run.remove()
     run, _ = used("forgets", 2, "6000", args=["--chaos", "join@step=20"])
-    words = "has not taken the tensor mayfly.hash.extra.kept of the optimizer as it is"
+    words = "has not adopted the tensor mayfly.hash.extra.kept of the optimizer unchanged"
     failed = run.events("program_failed")
     expect(len(failed) == 1 and words in failed[0]["detail"], run.logs())
     run.remove()
@@ -1450,7 +1450,7 @@ def untaken():
         folder, "untaken", "std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);",
         "")
     run = trained([program, "4000"], 2, chaos="join@step=40")[3]
-    words = "has not taken the tensor velocity of the optimizer as it is"
+    words = "has not adopted the tensor velocity of the optimizer unchanged"
     failed = run.events("program_failed")
     expect(len(failed) == 1 and words in failed[0]["detail"], run.logs())
     expect(not run.events("corrupted"), run.logs())

@@ -204,7 +204,7 @@ def fewer_workers_than_servers_cannot_stay():
     run = Run(with_steps(COLOCATED, 4000) + ["--sync", "bsp", "--workers", "2"])
     run.wait_for_step(2)
     answer = run.command("scale", "1")
-    expect(answer.returncode != 0 and "carry the parameter servers" in answer.stderr,
+    expect(answer.returncode != 0 and "run the parameter servers" in answer.stderr,
            f"{answer.returncode}: {answer.stdout}{answer.stderr}")
     run.remove()
 

@@ -103,7 +103,7 @@ def a_straggler_and_deaths_leave_every_sample_used_once():
 
 def bad_rules_are_refused():
     expect_refused(JOB + ["--steps", "5"], (
-        (["--inject", "fast=2x"], "none of delay, slow, stop"),
+        (["--inject", "fast=2x"], "not one of delay, slow, stop"),
         (["--inject", "slow=2x", "--inject", "delay=1"], "delay is a time"),
         (["--inject", "delay=1ms", "--backend", "gloo"], "backend tcp"),
         (["--straggler", "elastic"], "for --sync and --phases"),

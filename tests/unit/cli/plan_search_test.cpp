@@ -465,9 +465,9 @@ TEST(MarketFile, FaultsHaveAPlace) {
   EXPECT_THAT(fault("[[offer]]\nlost_by_hour = [[2, 0.5], [1, 0.6]]\n"),
               HasSubstr("ascending order"));
   EXPECT_THAT(fault("[[offer]]\nhazard_by_hour = [1, 2]\n"), HasSubstr("24 numbers"));
-  EXPECT_THAT(fault("[[offer]]\n[[offer]]\n"), HasSubstr("is there twice"));
+  EXPECT_THAT(fault("[[offer]]\n[[offer]]\n"), HasSubstr("is given twice"));
   EXPECT_THAT(fault("[[zone]]\nname = \"a\"\n[[zone]]\nname = \"a\"\nshare = 1\n"),
-              HasSubstr("zone 'a' is there twice"));
+              HasSubstr("zone 'a' is given twice"));
   EXPECT_THAT(fault("offer = 1\n"), HasSubstr("write [[offer]]"));
   EXPECT_THAT(fault("job = \"resnet20\"\n"), HasSubstr("m.toml line 1: write [job]"));
   EXPECT_THAT(fault("[[zone]]\n[[job]]\nmodel = \"resnet20\"\n"),

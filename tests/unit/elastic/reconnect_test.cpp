@@ -181,7 +181,7 @@ TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
                                           monotonic_now() + milliseconds(2600));
   const std::string said = ::testing::internal::GetCapturedStdout();
   EXPECT_FALSE(session.ok());
-  EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; trying on for 1 s"));
+  EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; retrying for 1 s"));
 }
 
 /// The coordinator refuses after kSilenceMax, which is longer than the limit of a first attempt if

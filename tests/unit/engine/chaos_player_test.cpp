@@ -78,7 +78,7 @@ TEST(ChaosPlayer, AFaultWithoutANumberHitsTheOldestWorkerThatRuns) {
   ChaosPlayer player = player_of(targets, "kill@step=1,kill@step=1,drain@step=2");
   player.play(9, kPlayed);
   EXPECT_EQ(targets.done, (Lines{"kill 0", "kill 1"})) << "a server is no worker";
-  EXPECT_EQ(targets.notes.back(), "chaos: no such worker runs any more; event skipped");
+  EXPECT_EQ(targets.notes.back(), "chaos: no such worker is running; event skipped");
 }
 
 TEST(ChaosPlayer, AStoppedWorkerGoesOnWhenItsTimeHasCome) {

@@ -226,7 +226,7 @@ TEST_F(Receiving, WhatIsNotWhatWasOfferedIsSentOnceMore) {
   EXPECT_EQ(load_checkpoint(job->config.run_dir).value().files, own);
   EXPECT_FALSE(end_of(offering(30, own), true).ok());
   EXPECT_THAT(decode_transfer_receipt(end_of(offering(30, own), true).value()).value().text,
-              HasSubstr("did not arrive as it was sent"));
+              HasSubstr("arrived damaged"));
 }
 
 TEST_F(Receiving, RefusesAnotherJobsCheckpoint) {

@@ -78,7 +78,7 @@ TEST(CloudComposition, TakesTypesWithAnAccelerator) {
   EXPECT_EQ(offers.value()[1].wanted, 2U);
   config.cloud_composition = "2 x n1 + 1 x b";
   EXPECT_EQ(worker_offers(config).error().detail,
-            "cloud_composition: 'n1' is none of cloud_offers");
+            "cloud_composition: 'n1' is not one of cloud_offers");
 }
 
 std::string refusal_of(const JobConfig& config) {
@@ -90,14 +90,14 @@ TEST(CloudComposition, WhatIsWrongIsOneLine) {
   EXPECT_EQ(refusal_of(composed("2 a@z")),
             "cloud_composition: '2 a@z': expects N x TYPE@ZONE:MARKET + N x ..., as in 2 x a@zone "
             "+ 1 x b");
-  EXPECT_EQ(refusal_of(composed("3 x c")), "cloud_composition: 'c' is none of cloud_offers");
+  EXPECT_EQ(refusal_of(composed("3 x c")), "cloud_composition: 'c' is not one of cloud_offers");
   EXPECT_EQ(refusal_of(composed("3 x b")),
             "cloud_composition: 'b' may be b:spot or b:on_demand of cloud_offers; add :MARKET or "
             "@ZONE");
   EXPECT_EQ(refusal_of(composed("3 x a@z")),
             "cloud_composition: 3 x a@z is above that offer's max_workers 2");
   EXPECT_EQ(refusal_of(composed("1 x a@y + 2 x a@y")),
-            "cloud_composition: 'a@y:spot' is there twice");
+            "cloud_composition: 'a@y:spot' is given twice");
   EXPECT_EQ(refusal_of(composed("2 x a@y")),
             "cloud_composition: has 2 workers, but workers is 3; give both the same number");
   for (const char* bad : {"0 x a@y", "x a@y", "3 x", "+", "3 x a@y +", "-3 x a@y", "1e9 x a@y"}) {

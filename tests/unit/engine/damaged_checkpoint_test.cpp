@@ -68,7 +68,7 @@ class DamagedCheckpoint : public ::testing::Test {
   /// Matches a text that names the damaged checkpoint and the one that is taken instead.
   static auto says_that(std::uint64_t taken, std::uint64_t damaged) {
     return AllOf(HasSubstr("step-" + std::to_string(damaged) + ": model.safetensors: hash"),
-                 HasSubstr("that of step " + std::to_string(taken) + " is taken instead"));
+                 HasSubstr("that of step " + std::to_string(taken) + " is used instead"));
   }
 
   const test_support::TemporaryFolder folder;
@@ -131,7 +131,7 @@ TEST_F(DamagedCheckpoint, AResumedJobBeginsWithTheNewestIntactOne) {
   EXPECT_EQ(started.value()->config().resume, folder_of_step(20));
   EXPECT_EQ(std::ranges::count_if(listener.lines,
                                   [](const std::string& line) {
-                                    return line.find("is taken instead") != std::string::npos;
+                                    return line.find("is used instead") != std::string::npos;
                                   }),
             1)
       << "one line";
@@ -200,7 +200,7 @@ TEST_F(DamagedAtReceiver, NothingIsBegunAgainOverCheckpointsThatAreAllDamaged) {
   }
   const TransferAnswer answer = ask_for_state();
   EXPECT_EQ(answer.verdict, Verdict::kRefused);
-  EXPECT_THAT(answer.text, AllOf(HasSubstr("nobody has the job's state"), HasSubstr("step-30")));
+  EXPECT_THAT(answer.text, AllOf(HasSubstr("no member has the job's state"), HasSubstr("step-30")));
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ TEST_F(DataTransferTest, AFileThatIsNotWhatItWasIsFoundByItsHashAndFetchedOnceMo
     const Result<void> received = receive_until(sender, incoming, kAll);
     ASSERT_FALSE(received.ok());
     EXPECT_EQ(received.error().code, code);
-    EXPECT_THAT(received.error().detail, HasSubstr("train/a/1.jpg did not arrive as it was sent"));
+    EXPECT_THAT(received.error().detail, HasSubstr("train/a/1.jpg arrived damaged"));
   };
   ASSERT_FALSE(receive_until(sender, incoming, 1U << 20).ok());
   write("train/a/1.jpg", std::string(kLarge, 'y'));

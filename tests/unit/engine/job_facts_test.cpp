@@ -123,7 +123,7 @@ TEST(JobFacts, SayWhatIsDifferentInTheRunThatIsResumed) {
   now.program.global_batch = 64;
   EXPECT_THAT(sentence_of(now, config),
               HasSubstr("microbatch 8 (was 16); some samples are left out or repeated in the pass "
-                        "in which it goes on"));
+                        "in which it continues"));
 }
 
 TEST(JobFacts, WithOneValueOfAChannelAreRefused) {

@@ -166,7 +166,7 @@ TEST(LaunchedBy, HalfOfWhatIsNeededIsRefused) {
   EXPECT_THAT(refusal({{"PMI_SIZE", "2"}}), HasSubstr("PMI_RANK is ''"));
   EXPECT_THAT(refusal({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}}),
               HasSubstr("SLURM_PROCID is '1'"));
-  EXPECT_THAT(refusal({{"PMIX_RANK", "1"}}), HasSubstr("do not say of how many"));
+  EXPECT_THAT(refusal({{"PMIX_RANK", "1"}}), HasSubstr("do not give their number"));
 }
 
 TEST(LaunchedBy, WhatCannotBeIsRefused) {
@@ -174,7 +174,7 @@ TEST(LaunchedBy, WhatCannotBeIsRefused) {
     EXPECT_THAT(refusal(with(kMpich, {{"PMI_RANK", rank}})), HasSubstr("name no rank of a job"))
         << rank;
   }
-  EXPECT_THAT(refusal(with(kSrun, {{"PMIX_RANK", "0"}})), HasSubstr("two launchers"));
+  EXPECT_THAT(refusal(with(kSrun, {{"PMIX_RANK", "0"}})), HasSubstr("two nested launchers"));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(DifferenceRuns, OverHostsOneHostComputesWhatIsNotOfTheNetwork) {
   }
   EXPECT_EQ(names, "ABCNE");
   options.job.threads = 0;
-  EXPECT_NE(complaint_about(options).find("how many threads"), std::string::npos);
+  EXPECT_NE(complaint_about(options).find("number of threads per worker"), std::string::npos);
 }
 
 TEST(DifferenceRuns, AnInjectedEffectHoldsWhereItsPartIsNotLeftOut) {
@@ -92,7 +92,7 @@ TEST(DifferenceRuns, AJobThatCannotBeDividedIsRefusedInOneLine) {
   EXPECT_EQ(complaint_about(options_of("")), "nothing");
   DifferenceOptions options = options_of("");
   options.job.workers = 1;
-  EXPECT_NE(complaint_about(options).find("two workers or more"), std::string::npos);
+  EXPECT_NE(complaint_about(options).find("at least two workers"), std::string::npos);
   options.job.workers = 3;
   EXPECT_NE(complaint_about(options).find("global batch 64"), std::string::npos);
   options = options_of("");
@@ -100,7 +100,7 @@ TEST(DifferenceRuns, AJobThatCannotBeDividedIsRefusedInOneLine) {
   EXPECT_NE(complaint_about(options).find("all-reduce"), std::string::npos);
   options = options_of("");
   options.job.resume = "runs/a";
-  EXPECT_NE(complaint_about(options).find("begins anew"), std::string::npos);
+  EXPECT_NE(complaint_about(options).find("must not be resumed"), std::string::npos);
 }
 
 }  // namespace

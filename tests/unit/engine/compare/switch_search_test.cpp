@@ -141,10 +141,10 @@ TEST(SwitchReport, OfASearchThatIsNotOverSaysSo) {
   SwitchReportFacts facts;
   facts.options = options();
   SwitchSearch search(facts.options);
-  EXPECT_NE(switch_table(search, facts).find("not over"), std::string::npos);
+  EXPECT_NE(switch_table(search, facts).find("not complete"), std::string::npos);
   search.finished(0.9, 12);
-  EXPECT_NE(switch_table(search, facts).find("not over"), std::string::npos);
-  EXPECT_NE(switch_page(search, facts).find("not over"), std::string::npos);
+  EXPECT_NE(switch_table(search, facts).find("not complete"), std::string::npos);
+  EXPECT_NE(switch_page(search, facts).find("not complete"), std::string::npos);
 }
 
 }  // namespace
