@@ -141,7 +141,7 @@ void ReturnWatch::begin(Instant now) {
 }
 
 Instant ReturnWatch::first_return() const {
-  ENSURE(first_return_, "nobody has come back");
+  ENSURE(first_return_, "no member has returned");
   return *first_return_;
 }
 
@@ -216,7 +216,7 @@ std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
       phase != JobPhase::kResuming && hello.view != ViewId{} && !is_news && is_over;
   const bool is_fenced = membership.is_fenced(hello.member) && !is_news;
   if (is_fenced || (is_late && hello.incarnation <= term.incarnation())) {
-    return Refused{"the job went on without this member", Refusal::kEvicted};
+    return Refused{"the job continued without this member", Refusal::kEvicted};
   }
   return std::nullopt;
 }

@@ -86,7 +86,7 @@ void Coordinator::take_charge() {
   stalls_.restart();
   place_all();
   for (const MemberId id : absent) {
-    outbox_.note("lost", id, "it did not come back");
+    outbox_.note("lost", id, "it did not return");
   }
   if (view && membership_.count(Peer::Phase::kActive) < view->members.size()) {
     begin_change(true, absent.empty() ? ChangeCause::kGroupFailed : ChangeCause::kLost, absent);
@@ -130,8 +130,8 @@ void Coordinator::place_late(MemberId id, const Peer& peer) {
 
 /// The job has continued without this member, which may join again as a new one.
 void Coordinator::dismiss_outdated(MemberId id) {
-  outbox_.note("evicted", id, "the job went on without it");
-  dismiss(id, {DismissReason::kEvicted, false, "the job went on without this member", true});
+  outbox_.note("evicted", id, "the job continued without it");
+  dismiss(id, {DismissReason::kEvicted, false, "the job continued without this member", true});
 }
 
 void Coordinator::wait_for_quorum(const std::string& lack) {
@@ -147,10 +147,11 @@ void Coordinator::check_quorum_time() {
     return;
   }
   if (quorum_.is_out_of_patience(now_)) {
-    send_members_elsewhere(quorum_.reason_to_wait(membership_).value_or("no majority came here"));
+    send_members_elsewhere(
+        quorum_.reason_to_wait(membership_).value_or("no majority returned to this coordinator"));
   }
   if (!options_.standby && quorum_.has_idled(options_.min_workers_timeout, now_)) {
-    end({Outcome::kTooFewWorkers, "no majority of the members came back", false});
+    end({Outcome::kTooFewWorkers, "no majority of the members returned", false});
   }
 }
 

@@ -178,7 +178,7 @@ std::optional<WorkerPosition> StallWatch::position(MemberId member) const {
 
 std::string describe(const Stall& stall) {
   std::string text = describe(stall.position) + "; it has not moved for " + whole_ms(stall.still);
-  text += stall.longest == Duration::zero() ? " (nobody has finished that before)"
+  text += stall.longest == Duration::zero() ? " (no member has finished that before)"
                                             : " (longest before: " + whole_ms(stall.longest) + ")";
   if (!stall.waiting.empty()) {
     text += stall.waiting.size() == 1 ? "; member" : "; members";

@@ -87,7 +87,7 @@ void Connection::send_frame(Bytes frame) {
   queue_.push_back(std::move(frame));
   queued_bytes_ += queue_.back().size();
   if (queued_bytes_ > kQueueBytesMax) {
-    close("the peer does not read what it is sent");
+    close("the peer does not read its messages");
   } else if (in_flight_.empty()) {
     write_more();
   }

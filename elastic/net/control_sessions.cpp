@@ -29,7 +29,7 @@ std::string full_text(int number) {
   rlimit most{};
   if (number == EMFILE && ::getrlimit(RLIMIT_NOFILE, &most) == 0) {
     text += ", the limit is " + std::to_string(most.rlim_cur) +
-            "; raise it with ulimit -n, or ask for fewer workers";
+            "; raise it with ulimit -n, or use fewer workers";
   }
   return text;
 }

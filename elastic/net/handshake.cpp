@@ -220,7 +220,7 @@ Result<FirstSession> open_first_session(const std::vector<std::string>& endpoint
         return *std::move(failure);
       }
       if (is_called_off && is_called_off()) {
-        return Error{Errc::kAborted, "told to go before there was a coordinator"};
+        return Error{Errc::kAborted, "asked to leave before a coordinator answered"};
       }
     }
     if (!failure || monotonic_now() + kRetryDelay >= deadline) {

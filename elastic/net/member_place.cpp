@@ -12,8 +12,9 @@ namespace {
 
 std::string advice(const MemberPlace& wrong, const MemberPlace& other, const char* who) {
   return fmt::format(
-      "{} on {} listens at {}, which only its own host reaches, and {} is on another host ({}): "
-      "start it without --bind-host, or with an address or network interface that others reach",
+      "{} on {} listens at {}, which only its own host can reach, and {} is on another host ({}): "
+      "start it without --bind-host, or with an address or network interface that other hosts can "
+      "reach",
       who, wrong.name, wrong.address.substr(0, wrong.address.find(';')), other.name, other.host);
 }
 

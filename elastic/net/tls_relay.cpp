@@ -87,10 +87,10 @@ Error handshake_error(unsigned long code, bool is_server) {
   if (!is_plain) {
     return {Errc::kRefused, "wrong token (the TLS handshake failed)"};
   }
-  return is_server ? Error{Errc::kCorrupt, "it speaks no TLS"}
+  return is_server ? Error{Errc::kCorrupt, "it does not use TLS"}
                    : Error{Errc::kRefused,
-                           "wrong token: it is one for encrypted connections, and whoever answers "
-                           "there speaks no TLS"};
+                           "wrong token: it is for encrypted connections, and the process that "
+                           "answers there does not use TLS"};
 }
 
 }  // namespace
@@ -223,7 +223,7 @@ void TlsRelay::judge_silence(Instant now) {
   has_judged_silence_ = true;
   if (!farewell_.empty() && ::BIO_number_read(::SSL_get_rbio(ssl_.get())) == 0) {
     (void)send_some(network_.get(), farewell_.data(), farewell_.size());
-    fail({Errc::kCorrupt, "it speaks no TLS"});
+    fail({Errc::kCorrupt, "it does not use TLS"});
   }
 }
 

@@ -108,7 +108,7 @@ def wrong_token():
     cluster.start_worker(endpoint)
     cluster.wait_for_end(coordinator, "the job does not end")
     expect(coordinator.process.returncode == 0, cluster.logs())
-    for text in ("wrong token", "speaks no TLS"):
+    for text in ("wrong token", "does not use TLS"):
         expect(text in coordinator.output(), coordinator.output())
 
 

@@ -186,7 +186,7 @@ TEST(Checkers, FindAnEvictionThatNothingExplains) {
   const std::string ahead = "says that it has committed step 9, while the others are at step 4";
   checker.on_evicted(MemberId{1}, "it is cut off: reset", {.links_broke = true});
   checker.on_evicted(MemberId{1}, "did not leave the group within 2000 ms", {.stood_still = true});
-  checker.on_evicted(MemberId{1}, "the job went on without it", {.was_unheard = true});
+  checker.on_evicted(MemberId{1}, "the job continued without it", {.was_unheard = true});
   checker.on_evicted(MemberId{1}, ahead, {.brought_state = true});
   EXPECT_TRUE(violations.empty());
   checker.on_evicted(MemberId{1}, "it is cut off: reset", {.stood_still = true});

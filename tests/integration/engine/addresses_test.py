@@ -148,9 +148,9 @@ def out_of_reach():
     hidden = start(cluster, "hidden", ["worker", "--coordinator", "alpha:7000", "--bind-host",
                                        "127.0.0.1"], 1)
     expect(ended(hidden) == 2, hidden.output())
-    expect("which only its own host reaches" in hidden.output(), hidden.output())
+    expect("which only its own host can reach" in hidden.output(), hidden.output())
     expect(ended(worker) == 0 and ended(coordinator) == 0, cluster.logs())
-    expect("which only its own host reaches" in coordinator.output(), coordinator.output())
+    expect("which only its own host can reach" in coordinator.output(), coordinator.output())
     expect({m["members"] for m in run.metrics()} == {1}, "the others were disturbed")
     net.remove()
 

@@ -45,7 +45,7 @@ class EvictionChecker {
     if (begins("did not leave the group within")) {
       return causes.stood_still;
     }
-    if (begins("the job went on without it")) {
+    if (begins("the job continued without it")) {
       return causes.was_unheard;
     }
     const bool is_ahead = begins("says that it has committed") &&

@@ -193,7 +193,7 @@ TEST(TlsLink, APeerThatSpeaksInPlainIsNamedAsThat) {
   ASSERT_TRUE(
       send_exactly(cable.connected.get(), to_bytes("GET / HTTP/1.0\r\n"), hang_bound()).ok());
   EXPECT_FALSE(server.link->wait_until_open(hang_bound()).ok());
-  EXPECT_THAT(server.link->failure(), HasSubstr("speaks no TLS"));
+  EXPECT_THAT(server.link->failure(), HasSubstr("does not use TLS"));
 }
 
 TEST(TlsLink, APeerThatWaitsForUsIsToldWhy) {
@@ -201,7 +201,7 @@ TEST(TlsLink, APeerThatWaitsForUsIsToldWhy) {
   const SecureSocket server =
       secure_server(std::move(cable.accepted), make_token(true), to_bytes("speak TLS"));
   EXPECT_EQ(text_of(read_all(cable.connected.get())), "speak TLS");
-  EXPECT_THAT(server.link->failure(), HasSubstr("speaks no TLS"));
+  EXPECT_THAT(server.link->failure(), HasSubstr("does not use TLS"));
 }
 
 TEST(TlsLink, WhoListensInBetweenReadsNothing) {
