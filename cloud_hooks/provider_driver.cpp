@@ -31,7 +31,7 @@ constexpr Duration kFinishPoll = milliseconds(50);
 /// provider may have received an earlier attempt.
 RequestOutcome withdrawn(const policy_effect::Request& request) {
   return ProviderError{request.is_repeat ? ProviderErrorKind::kRate : ProviderErrorKind::kCapacity,
-                       "not asked for, as the job has ended"};
+                       "not requested, as the job has ended"};
 }
 
 struct Received {

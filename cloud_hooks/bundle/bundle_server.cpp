@@ -177,7 +177,7 @@ class Session : public std::enable_shared_from_this<Session> {
                       text_of(request[http::field::range]), request.body()};
     reply_ = owner_.reply(query);
     if (reply_.status == 403) {
-      owner_.turned_away(*this, "it does not know the token");
+      owner_.turned_away(*this, "it does not have the token");
     }
     stage_ = Stage::kAnswer;
     ends_ = monotonic_now() + owner_.limits().download_max;

@@ -221,7 +221,7 @@ bool stays_behind(const fs::path& path) {
 Result<std::vector<fs::path>> files_of_folder(const fs::path& folder) {
   std::error_code failure;
   if (!fs::is_directory(folder, failure)) {
-    return Error{Errc::kNotFound, folder.string() + " is no folder"};
+    return Error{Errc::kNotFound, folder.string() + " is not a folder"};
   }
   std::vector<fs::path> files;
   std::uint64_t bytes = 0;
@@ -432,7 +432,7 @@ Result<BundleFile> open_bundle(const std::string& path) {
   bundle.bytes = static_cast<std::uint64_t>(about.st_size);
   if (!S_ISREG(about.st_mode) || bundle.bytes == 0 || bundle.bytes > kBundleBytesMax) {
     return Error{Errc::kInvalidInput,
-                 path + " is no bundle: it is not a file, empty, or over 4 GiB"};
+                 path + " is not a bundle: it is not a file, empty, or over 4 GiB"};
   }
   TRY_ASSIGN(bundle.sha256, hash_of(bundle.fd.get(), bundle.bytes, path));
   return bundle;

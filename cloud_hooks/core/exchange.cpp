@@ -46,8 +46,8 @@ void Exchange::watch(Instant now, bool may_request) {
       end(now);
       fleet_.note("server_given_up", gives_way,
                   fleet_.describe(*old) + ": " + id +
-                      (catalog_.has_composition() ? " is what the composition wants"
-                                                  : " does the same for less"));
+                      (catalog_.has_composition() ? " belongs to the composition"
+                                                  : " is as fast and costs less"));
       fleet_.let_go(now, gives_way);
       return;
     }

@@ -339,9 +339,10 @@ void Fleet::count_together(Member& member, Server& server) {
   server.stage = Stage::kUnnamed;
   server.deadline.reset();
   if (!std::exchange(unnamed_noted_, true)) {
-    effects_.note("worker_unnamed",
-                  "a worker does not say on which server it runs: the startup script should set "
-                  "MAYFLY_SERVER. Servers of such workers are kept until the last of them is gone");
+    effects_.note(
+        "worker_unnamed",
+        "a worker does not say on which server it runs: the startup script should set "
+        "MAYFLY_SERVER. Servers of such workers are kept until the last of these workers has left");
   }
 }
 

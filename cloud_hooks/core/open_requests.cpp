@@ -65,7 +65,7 @@ void OpenRequests::granted(Instant now, const std::string& id) {
   const Open& open = open_.at(id);
   if (open.missing() > 0) {
     (void)catalog_.out_of_stock(open.offer, now, {});
-    effects_.note("server_refused", "fewer than asked for of " + describe(open));
+    effects_.note("server_refused", "fewer servers granted than requested of " + describe(open));
   }
   forget(id);
 }
@@ -82,8 +82,8 @@ void OpenRequests::refused(Instant now, const std::string& id, const ProviderErr
     case ProviderErrorKind::kConfig:
       catalog_.stop(open.offer);
       effects_.note("offer_stopped", describe(open) +
-                                         ": not asked for any more until `mayfly scale`; `mayfly "
-                                         "cloud doctor` may say what is missing");
+                                         ": not requested again until `mayfly scale`; `mayfly "
+                                         "cloud doctor` may show what is missing");
       break;
     case ProviderErrorKind::kRate: break;
   }
@@ -100,8 +100,8 @@ void OpenRequests::quota_refused(Instant now, const Open& open, const ProviderEr
     (void)catalog_.out_of_stock(open.offer, now, error);
   } else if (catalog_.quota_reached(open.offer)) {
     effects_.note("offer_stopped", describe(open) +
-                                       ": our quota is reached; asked for again when a server like "
-                                       "it has ended, or on `mayfly scale`");
+                                       ": the quota is reached; requested again when a server of "
+                                       "its kind has ended, or after `mayfly scale`");
   }
 }
 
@@ -118,9 +118,9 @@ void OpenRequests::unanswered(Instant now, const std::string& id, const Provider
   if (open.repeats >= options_.repeats_max || !may_repeat) {
     leave_to_lists(now, open);
     (void)catalog_.out_of_stock(open.offer, now, error);
-    effects_.note("server_refused", describe(open) +
-                                        ": no answer; what became of the request will be seen in "
-                                        "the list of servers");
+    effects_.note(
+        "server_refused",
+        describe(open) + ": no answer; the list of servers will show the result of the request");
     return;
   }
   const Duration doubled = options_.rate_wait * (std::int64_t{1} << std::min(open.repeats, 20));

@@ -119,7 +119,7 @@ void Provisioner::note_exhausted(Instant now, std::uint32_t missing, bool lacks_
                     (has_room                 ? "the budget allows no more servers"
                      : catalog_.all_stopped() ? "every offer is stopped or at its quota"
                      : !possible.empty() ? "the offers have as many servers as their limits allow"
-                                         : "every offer was refused; asking again later"));
+                                         : "every offer was refused; requested again later"));
 }
 
 }  // namespace mayfly::cloud_hooks

@@ -40,7 +40,7 @@ void ServerLifecycle::note_other_jobs(const std::vector<ServerStatus>& servers) 
     effects_.note("other_job",
                   std::to_string(others) +
                       " of the listed servers were requested by another job of the same name, and "
-                      "are left alone; --cloud-job gives a job a name of its own");
+                      "are not touched; --cloud-job gives a job a name of its own");
   }
 }
 
@@ -116,8 +116,8 @@ void ServerLifecycle::drop_never_made(const std::string& request_id,
   }
   for (const std::string& id : never_made) {
     bill_.drop(id);
-    fleet_.note("server_ended", id,
-                fleet_.describe(*fleet_.find(id)) + ": it was not made after all", 0.0);
+    fleet_.note("server_ended", id, fleet_.describe(*fleet_.find(id)) + ": it was not created",
+                0.0);
     fleet_.remove(id);
   }
 }
@@ -180,7 +180,7 @@ void ServerLifecycle::appeared_too_late(Instant now, const ServerStatus& status,
   } else {
     (void)catalog_.out_of_stock(request.offer, now, {});
   }
-  fleet_.note("server_refused", status.id, "granted and gone at once: " + status.detail, cost);
+  fleet_.note("server_refused", status.id, "granted and ended at once: " + status.detail, cost);
 }
 
 void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
@@ -269,7 +269,7 @@ void ServerLifecycle::stage_is_over(Instant now, const std::string& id,
       break;
     case Stage::kSilent:
     case Stage::kUnnamed:
-      fleet_.note("server_given_up", id, what + ": its worker did not come back");
+      fleet_.note("server_given_up", id, what + ": its worker did not return");
       break;
     case Stage::kLeaving:
     case Stage::kReleasing:

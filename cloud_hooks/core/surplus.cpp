@@ -37,7 +37,7 @@ void Surplus::keep_target(Instant now) {
   }
   const std::uint32_t surplus = staying - demand_.target();
   const std::vector<std::string> ids = choice_.least_wanted(now, surplus);
-  give_up(now, ids, "more than wanted");
+  give_up(now, ids, "more servers than needed");
   // The rest of the surplus are workers that were started by hand.
   fleet_.drain_without_server(surplus - static_cast<std::uint32_t>(ids.size()));
   since_ = now;  // servers that cannot be given up now are checked again later

@@ -43,7 +43,7 @@ class Ec2Provider final : public Provider {
     if (!form.ok()) {
       return ProviderError{ProviderErrorKind::kConfig, form.error().detail};
     }
-    Answer<HttpResponse> answer = call(form.value(), "asking for servers");
+    Answer<HttpResponse> answer = call(form.value(), "requesting servers");
     if (!answer.ok()) {
       return code_ == "IdempotentInstanceTerminated" ? ended_already(request.request_id)
                                                      : RequestOutcome(std::move(answer).error());
@@ -56,7 +56,7 @@ class Ec2Provider final : public Provider {
     }
     if (outcome.servers.size() < bounded.count) {
       outcome.error = ProviderError{ProviderErrorKind::kCapacity,
-                                    fmt::format("asking for servers: {} of {} to be had",
+                                    fmt::format("requesting servers: {} of {} are available",
                                                 outcome.servers.size(), bounded.count)};
     }
     return outcome;

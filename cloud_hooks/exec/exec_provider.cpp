@@ -227,7 +227,7 @@ class ExecProvider final : public Provider {
     if (answer.servers.size() > request.count) {
       return {std::move(answer.servers),
               ProviderError{ProviderErrorKind::kConfig,
-                            "the program names more servers than it was asked for"}};
+                            "the program names more servers than were requested"}};
     }
     for (ServerStatus& server : answer.servers) {
       server.request_id = request.request_id;
@@ -280,7 +280,7 @@ class ExecProvider final : public Provider {
       return {{false, std::string(to_string(answer.error->kind)) + ": " + answer.error->detail}};
     }
     if (answer.findings.empty()) {
-      return {{true, options_.argv[0] + " runs, and has no findings to tell"}};
+      return {{true, options_.argv[0] + " runs and reports no findings"}};
     }
     return std::move(answer.findings);
   }

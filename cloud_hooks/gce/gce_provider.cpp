@@ -235,7 +235,7 @@ class GceProvider final : public Provider {
     insertion.server.offer = request.offer;
     insertion.server.offer.zone = insertion.zone;
     const Answer<HttpResponse> answer =
-        call("POST", insert_target(request, index), body.value(), "asking for a server");
+        call("POST", insert_target(request, index), body.value(), "requesting a server");
     if (!answer.ok()) {
       if (status_ != 409) {
         return answer.error();

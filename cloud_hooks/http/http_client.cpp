@@ -242,7 +242,7 @@ class HttpClient::Impl {
       stream.async_handshake(asio::ssl::stream_base::client, done);
     });
     if (error) {
-      return failure(error, "agreeing on TLS");
+      return failure(error, "negotiating TLS");
     }
     return converse(stream, request, std::nullopt);
   }
@@ -297,10 +297,10 @@ class HttpClient::Impl {
                    [&](auto done) { http::async_read_header(socket_, buffer, parser, done); });
     }
     if (error) {
-      return failure(error, "asking the proxy");
+      return failure(error, "connecting through the proxy");
     }
     if (const unsigned status = parser.get().result_int(); status / 100 != 2) {
-      return failure(Errc::kRefused, fmt::format("the proxy says {}", status));
+      return failure(Errc::kRefused, fmt::format("the proxy answered {}", status));
     }
     return {};
   }

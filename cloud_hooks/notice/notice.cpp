@@ -122,7 +122,7 @@ Result<Announced> parse_notice_file(std::string_view text) {
   const std::string_view line = trimmed(text);
   std::int64_t left = 0;
   if (line.empty()) {
-    return Announced(Notice{{}, "a file says so"});
+    return Announced(Notice{{}, "announced by the notice file"});
   }
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), left);
   const bool ends_well = end == line.data() + line.size() || *end == ' ' || *end == '\n';
@@ -131,7 +131,8 @@ Result<Announced> parse_notice_file(std::string_view text) {
   }
   const std::string reason =
       readable(trimmed(line.substr(static_cast<std::size_t>(end - line.data()))));
-  return Announced(Notice{time_until(left, 0), reason.empty() ? "a file says so" : reason});
+  return Announced(
+      Notice{time_until(left, 0), reason.empty() ? "announced by the notice file" : reason});
 }
 
 Result<NoticeSetting> parse_notice_setting(std::string_view text) {

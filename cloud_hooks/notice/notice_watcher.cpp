@@ -301,9 +301,9 @@ class NoticeWatcher::Impl {
     }
     thread_.join();  // it ends after on_leave; from here on this thread uses its members
     if (Result<void> told = source_->acknowledge(last_); !told.ok()) {
-      log::warning(source_->name() + " was not told that we have left: " + told.error().detail);
+      log::warning(source_->name() + " was not notified of the departure: " + told.error().detail);
     } else if (!last_.event_id.empty()) {
-      log::info(source_->name() + " was told that we have left");
+      log::info(source_->name() + " was notified of the departure");
     }
   }
 

@@ -314,7 +314,7 @@ class SlurmProvider final : public Provider {
         server.detail += ", log " + options_.log_dir + "/slurm-" + server.id + ".log";
       }
       if (server.failed && server.detail.find("JobLaunchFailure") != std::string::npos) {
-        server.detail += ": is that folder there? Nodes that do not see it need --cloud-bundle";
+        server.detail += ": does that folder exist? Nodes without access to it need --cloud-bundle";
       }
     }
     return servers;

@@ -278,7 +278,7 @@ class SshProviderImpl final : public SshProvider {
     }
     seen.report = ssh::parse_report(output.value());
     if (!seen.report) {
-      seen.lack = "did not answer the questions: " + last_line(output.value());
+      seen.lack = "gave no valid report: " + last_line(output.value());
       return seen;
     }
     const std::lock_guard lock(memory_->mutex);
@@ -369,7 +369,7 @@ class SshProviderImpl final : public SshProvider {
   [[nodiscard]] std::string describe(const Seen& seen) const {
     return fmt::format("{}, {} MiB free, {} of this job's workers, {}", seen.report->system,
                        seen.report->free_mib, taken(seen),
-                       seen.report->has_program ? "has the program" : "gets the program");
+                       seen.report->has_program ? "has the program" : "the program will be copied");
   }
 
   /// Several threads of this process, and coordinators on several hosts, may copy to one host at a
@@ -379,8 +379,9 @@ class SshProviderImpl final : public SshProvider {
     constexpr std::size_t kBytesMax = std::size_t{4} << 30;
     Result<std::string> packed = read_text_file(options_.bundle, kBytesMax);
     if (!packed.ok()) {
-      return {false, options_.bundle.empty() ? "lacks the program, which is not packed here"
-                                             : packed.error().detail};
+      return {false, options_.bundle.empty()
+                         ? "lacks the program, for which there is no archive here"
+                         : packed.error().detail};
     }
     const Result<std::string> made = run(host, ssh::make_folder_script(options_.places));
     const ssh::Outcome folder = ssh::parse_outcome(made.ok() ? made.value() : "");
@@ -401,7 +402,7 @@ class SshProviderImpl final : public SshProvider {
     if (installed.word != "done") {
       return {false, output.ok() ? installed.detail : output.error().detail};
     }
-    return {true, "got the program"};
+    return {true, "has received the program"};
   }
 
   static ServerStatus server_on(const std::string& id, const ServerRequest& request) {

@@ -253,13 +253,12 @@ Result<std::vector<Host>> parse_hosts(const std::string& text) {
     const std::string part(word);
     const std::optional<Host> host = parse_host(part);
     if (!host) {
-      return Error{Errc::kInvalidInput,
-                   "'" + part +
-                       "' is no host; write names with commas, and NAME:SLOTS for one that "
-                       "has room for several workers"};
+      return Error{Errc::kInvalidInput, "'" + part +
+                                            "' is not a host; write names with commas, and "
+                                            "NAME:SLOTS for a host of several workers"};
     }
     if (holds(hosts, host->name)) {
-      return Error{Errc::kInvalidInput, "the host " + host->name + " is there twice; write " +
+      return Error{Errc::kInvalidInput, "the host " + host->name + " is given twice; write " +
                                             host->name + ":2 for two workers on it"};
     }
     hosts.push_back(*host);
@@ -291,11 +290,11 @@ Result<std::vector<Host>> parse_hostfile(const std::string& text) {
     if (!is_fine) {
       return Error{Errc::kInvalidInput, "line " + std::to_string(number) + " '" +
                                             std::string(trimmed(line)) +
-                                            "' is no host; write NAME or NAME slots=N"};
+                                            "' is not a host; write NAME or NAME slots=N"};
     }
     if (holds(hosts, host->name)) {
       return Error{Errc::kInvalidInput, "line " + std::to_string(number) + ": the host " +
-                                            host->name + " is there twice; write slots=2"};
+                                            host->name + " is given twice; write slots=2"};
     }
     hosts.push_back(*host);
   }

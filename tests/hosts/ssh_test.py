@@ -76,7 +76,7 @@ def one_command():
     with open(lab.disk(0, "root/report.html")) as report:
         page = report.read()
     expect(all(f'"host":"h{host}"' in page for host in (1, 2, 3)), "hosts on the page")
-    expect(run.output().count("got the program") == 3, run.output())
+    expect(run.output().count("has received the program") == 3, run.output())
     expect(run.output().count("1 on h") == 3, run.output())
     workers = run.summary()["workers"]
     expect(sorted(worker["host"] for worker in workers) == ["h1", "h2", "h3"], workers)
@@ -238,7 +238,7 @@ def half_a_copy():
     os.makedirs(os.path.join(programs, ".copy-1-0", "mayfly"))
     shutil.rmtree(run.run_dir)
     run.begin()
-    expect(run.wait() == 0 and "h1: got the program" in run.output(), run.output())
+    expect(run.wait() == 0 and "h1: has received the program" in run.output(), run.output())
 
 
 def difference():

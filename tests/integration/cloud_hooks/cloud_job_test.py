@@ -172,7 +172,7 @@ def fewer_workers_are_those_that_are_missed_least():
     expect(zones == ["a", "b"], f"servers in {zones}\n{job.shown()}")
     chosen = job.events("servers_chosen")
     expect(len(chosen) == 1 and chosen[0]["detail"].startswith(f"{slow} (x in a (spot)) with ")
-           and chosen[0]["detail"].endswith("of 3 servers: more than wanted"), job.shown())
+           and chosen[0]["detail"].endswith("of 3 servers: more servers than needed"), job.shown())
     before = {server["id"] for server in alive_in(cloud)}
     job.run.command("give-up", "1")
     job.wait_for("another server", lambda: len(alive_in(cloud)) == 2 and

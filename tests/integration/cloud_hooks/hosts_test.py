@@ -102,7 +102,7 @@ def three_workers_on_two_hosts():
     hosts = Hosts("a", "b")
     run = started(hosts, "a,b:2", packs=True)
     ends_well(run, hosts, digest)
-    expect(run.output().count("got the program") == 2, run.output())
+    expect(run.output().count("has received the program") == 2, run.output())
     logs = sorted(os.path.basename(name).split(".")[0] for name in
                   glob.glob(run.path("logs", "[ab].*")))
     expect(logs == ["a", "b", "b"], f"logs of {logs}")
@@ -185,8 +185,8 @@ def hosts_that_cannot_be_used_are_refused():
                  "d: ssh: Could not resolve"):
         expect(word in run.output(), f"not '{word}' in {run.output()}")
     expect(not os.path.exists(run.run_dir), "nothing is made")
-    for names, word in (("a,a", "twice"), ("a,", "'' is no host"), ("-oProxy=x", "is no host"),
-                        ("a:0", "is no host")):
+    for names, word in (("a,a", "twice"), ("a,", "'' is not a host"),
+                        ("-oProxy=x", "is not a host"), ("a:0", "is not a host")):
         refused = started(hosts, names, run_dir=os.path.join(run.folder, "refused"))
         expect(refused.wait() == 2 and word in refused.output(), f"{names}: {refused.output()}")
     many = started(hosts, "a", "--workers", "2", run_dir=os.path.join(run.folder, "many"))
@@ -231,7 +231,7 @@ def hostfile_is_read():
     with open(path, "w") as file:
         file.write("a\nb slots=many\n")
     run = Run(SMALL_JOB + ["--hostfile", path, "--ssh", hosts.ssh])
-    expect(run.wait() == 2 and "line 2 'b slots=many' is no host" in run.output(), run.output())
+    expect(run.wait() == 2 and "line 2 'b slots=many' is not a host" in run.output(), run.output())
     run.remove()
     hosts.remove()
 

@@ -159,7 +159,7 @@ TEST_F(BundleServerTest, WhoDoesNotKnowTheTokenGetsNothingAndALineInTheLog) {
   log::open("test", "", log::Level::kError);
   const std::string log = read_text_file(log_path, 10'000).value();
   EXPECT_NE(log.find("bundle port: turned 127.0.0.1:"), std::string::npos) << log;
-  EXPECT_NE(log.find("does not know the token"), std::string::npos) << log;
+  EXPECT_NE(log.find("does not have the token"), std::string::npos) << log;
   EXPECT_EQ(log.find(kToken), std::string::npos) << log;
 }
 

@@ -161,7 +161,7 @@ TEST(GivingUp, GoesByTheSpeedOfEachWorkerOnceItIsMeasured) {
   EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{2}}) << "not the newest";
   EXPECT_EQ(policy.text_of("servers_chosen"),
             "s2 (gpu in a (spot)) with 24 % of the speed and 33 % of the price of 3 servers: more "
-            "than wanted");
+            "servers than needed");
 }
 
 TEST(GivingUp, GoesByAgeWhereLifetimesAreKnown) {

@@ -135,8 +135,8 @@ TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
   ASSERT_EQ(servers.size(), 3u);
   EXPECT_TRUE(servers[0].failed);
   EXPECT_EQ(servers[0].detail,
-            "FAILED (JobLaunchFailure) on n3, log /logs/slurm-41.log: is that folder there? Nodes "
-            "that do not see it need --cloud-bundle");
+            "FAILED (JobLaunchFailure) on n3, log /logs/slurm-41.log: does that folder exist? "
+            "Nodes without access to it need --cloud-bundle");
   EXPECT_FALSE(servers[1].failed);
   EXPECT_EQ(servers[2].detail,
             "FAILED (NonZeroExitCode) on n4, last output: no data | on_demand, log "

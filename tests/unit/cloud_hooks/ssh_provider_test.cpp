@@ -389,7 +389,7 @@ TEST_F(SshProviderTest, WhatACopyThatBrokeOffHasLeftIsRemovedWhenItIsOld) {
   for (const char* name : {"copy-old", "programs/.copy-old"}) {
     fs::last_write_time(mf / name, fs::file_time_type::clock::now() - std::chrono::hours(2));
   }
-  EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: got the program"}}));
+  EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: has received the program"}}));
   EXPECT_FALSE(fs::exists(mf / "copy-old"));
   EXPECT_FALSE(fs::exists(mf / "programs/.copy-old"));
   EXPECT_TRUE(fs::exists(mf / "copy-under-way"));
@@ -402,7 +402,7 @@ TEST_F(SshProviderTest, AProgramThatRunsStaysHoweverManyCome) {
   ASSERT_EQ(provider()->request(request_).servers.size(), 1u);
   for (int version = 1; version <= 5; ++version) {
     use_program(version);
-    EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: got the program"}}));
+    EXPECT_EQ(provider()->install(), (std::vector<Finding>{{true, "a: has received the program"}}));
   }
   EXPECT_TRUE(fs::exists(folder_ / "a/mf/programs" / running / "mayfly/mayfly"));
   const fs::directory_iterator programs(folder_ / "a/mf/programs");

@@ -92,10 +92,11 @@ TEST(AzureNotice, NamesTheEventIfItIsThisMachinesAlone) {
 }
 
 TEST(FileNotice, MayNameSecondsAndAReason) {
-  EXPECT_EQ(parse_notice_file("").value(), (Notice{{}, "a file says so"}));
+  EXPECT_EQ(parse_notice_file("").value(), (Notice{{}, "announced by the notice file"}));
   EXPECT_EQ(parse_notice_file("90 the window closes\n").value(),
             (Notice{seconds(90), "the window closes"}));
-  EXPECT_EQ(parse_notice_file(" 5\n").value(), (Notice{seconds(5), "a file says so"}));
+  EXPECT_EQ(parse_notice_file(" 5\n").value(),
+            (Notice{seconds(5), "announced by the notice file"}));
   for (const char* text : {"-1", "soon", "5x", "99999999999999999999"}) {
     EXPECT_FALSE(parse_notice_file(text).ok()) << text;
   }
