@@ -177,10 +177,9 @@ Result<void> meet_members(MpiWorld& world, const GroupSpec& spec, const MpiPlace
       world.keep_connections();
     } else if (monotonic_now() >= deadline) {
       const MemberId missing = greetings.first_missing();
-      return Error{
-          Errc::kDeadline,
-          fmt::format("member {} did not come to view {}", value(missing), value(spec.view)),
-          missing};
+      return Error{Errc::kDeadline,
+                   fmt::format("member {} did not join view {}", value(missing), value(spec.view)),
+                   missing};
     } else {
       backoff.pause();
     }
@@ -205,7 +204,7 @@ class MpiTransport final : public Transport {
     std::optional<Watchdog> watch;
     if (is_collective) {
       watch.emplace(kFormingStuck,
-                    "a member did not come to an MPI group that was given up, and MPI cannot be "
+                    "a member did not join an MPI group that was abandoned, and MPI cannot be "
                     "stopped, so this process ends; under mpirun --enable-recovery it can be");
     }
     std::atomic<bool> stop{false};

@@ -11,7 +11,7 @@ Result<PayloadTarget> FollowedLeader::expect(const Header& header, PushedGradien
     return Error{Errc::kCorrupt, "a slot that is not shared"};
   }
   if (header.type == MessageType::kPush && header.count == 0) {
-    return Error{Errc::kCorrupt, "a gradient of nothing"};
+    return Error{Errc::kCorrupt, "an empty gradient"};
   }
   if (header.type == MessageType::kPush && bytes == payload_bytes_) {
     if (space_.own.size() == 0) {
@@ -42,7 +42,7 @@ Result<std::optional<FollowedLeader::Entry>> FollowedLeader::take(const Header& 
   }
   switch (log_.judge(header.entry)) {
     case EntryVerdict::kRepeat: return std::optional<Entry>();
-    case EntryVerdict::kGap: return Error{Errc::kCorrupt, "a leader that leaves something out"};
+    case EntryVerdict::kGap: return Error{Errc::kCorrupt, "a gap in the leader's entries"};
     case EntryVerdict::kNew: break;
   }
   Entry entry;

@@ -95,7 +95,7 @@ Result<PayloadTarget> Session::expect(const Header& header, PushedGradients& gra
     return Error{Errc::kCorrupt, "a message of the wrong size"};
   }
   if (is_push && header.count == 0) {
-    return Error{Errc::kCorrupt, "a gradient of nothing"};
+    return Error{Errc::kCorrupt, "an empty gradient"};
   }
   if (!is_worker()) {
     const bool greets = header.type == MessageType::kHello || header.type == MessageType::kFollow;

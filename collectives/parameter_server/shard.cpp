@@ -317,7 +317,7 @@ Result<void> ShardLoop::handle(Session& session, const Header& header) {
 
 Result<void> ShardLoop::handle_worker(Session& session, const Header& header) {
   if (MemberId{header.worker} != session.worker()) {
-    return Error{Errc::kCorrupt, "a worker that speaks for another one"};
+    return Error{Errc::kCorrupt, "a message in the name of another worker"};
   }
   switch (header.type) {
     case MessageType::kPush: {

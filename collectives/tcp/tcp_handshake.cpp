@@ -136,7 +136,7 @@ Result<bool> Outgoing::judged(Verdict verdict) {
     case Verdict::kWrongRank:
       return Error{Errc::kRefused, "the other side has another member order"};
   }
-  return Error{Errc::kCorrupt, "the other side does not speak our protocol"};
+  return Error{Errc::kCorrupt, "the other side uses another protocol"};
 }
 
 PendingConnections::PendingConnections(UniqueFd tcp, UniqueFd unix_domain)
@@ -195,11 +195,11 @@ bool PendingConnections::must_close(PendingConnection& pending, Instant now) {
     return true;  // a member that has given up its view; it needs no answer
   }
   if (!is_valid) {
-    why = hello ? "it does not speak our protocol" : "it closed the connection without a hello";
+    why = hello ? "it uses another protocol" : "it closed the connection without a hello";
   } else if (!hello && now - pending.since > kHelloTimeout) {
     why = "no hello in time";
   } else if (hello && now - pending.since > kAnswerTimeout) {
-    why = "its view was not formed here in time";
+    why = "its view was not formed in time";
   }
   if (why != nullptr) {
     log_.turned_away(pending.who, why);

@@ -152,7 +152,7 @@ def nonsense_everywhere():
     watch.expect_growth_below(mib=64, descriptors=300)
     expect_told(job.coordinator_log(), "control port", "127.0.0.1", ["no handshake"])
     workers = "".join(worker.output() for worker in job.workers)
-    expect_told(workers, "gradient port", "127.0.0.1", ["does not speak our protocol"])
+    expect_told(workers, "gradient port", "127.0.0.1", ["uses another protocol"])
     lost = job.events("lost")
     expect(len(lost) == 4, f"only those were lost that we killed: {lost}")
     expect(not job.events("evicted"), f"somebody was evicted: {job.events('evicted')}")

@@ -85,7 +85,7 @@ class LeaderLog {
   /// The follower has every entry up to this number. kCorrupt if that is impossible.
   [[nodiscard]] Result<void> taken(std::uint64_t through) {
     if (through > last_ || through < taken_) {
-      return Error{Errc::kCorrupt, "a follower that has taken what it was not given"};
+      return Error{Errc::kCorrupt, "a follower that acknowledges entries that it was not sent"};
     }
     taken_ = through;
     return {};

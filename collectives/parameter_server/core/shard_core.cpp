@@ -140,7 +140,7 @@ Result<void> ShardCore::check_rewind(const Rewind& rewind) const {
       applied.prefix() == rewind.at && applied.count() == rewind.at && order_.staged() == 0;
   if (!options_.divergence.falls_back || !is_known || !is_kept || !is_at_rewind ||
       rewind.to >= rewind.at || !plan_.is_border(rewind.at)) {
-    return Error{Errc::kInvalidInput, "a worker that goes back to what there is not"};
+    return Error{Errc::kInvalidInput, "a return to a state that does not exist"};
   }
   return {};
 }

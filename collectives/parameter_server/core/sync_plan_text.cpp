@@ -170,7 +170,7 @@ Result<std::vector<Stretch>> parse_stretches(std::string_view text, const JobLen
       return wrong(place + ": " + phase.error().detail);
     }
     if (!is_last && !phase.value().steps) {
-      return wrong(place + " is not the last one and does not say how long it is");
+      return wrong(place + " is not the last one and has no length");
     }
     Stretch fresh = std::move(phase).value();
     fresh.first = all.empty() ? 0 : all.back().last;
