@@ -58,7 +58,7 @@ Result<DatasetPair> open_folder(const std::string& folder, const OpenOptions& op
 Error not_a_tar(const std::string& path) {
   return {Errc::kInvalidInput,
           path +
-              " is no data set: expected a folder, a .tar, .tar.gz or .tar.xz of an image "
+              " is not a data set: expected a folder, a .tar, .tar.gz or .tar.xz of an image "
               "folder, or procedural[:SAMPLES]"};
 }
 

@@ -308,8 +308,7 @@ bool may_stand_for_images(const std::string& name) {
 }
 
 Error lost_link(const std::string& path) {
-  return {Errc::kNotFound,
-          path + " is a link to what is not there: restore its target, or remove it"};
+  return {Errc::kNotFound, path + " is a link without a target: restore its target, or remove it"};
 }
 
 Result<void> arrange_images(const std::string& source, EncodedImages& images) {

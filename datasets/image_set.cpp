@@ -310,7 +310,7 @@ class TarReader {
       if (name != nullptr && is_link(entry) && may_stand_for_images(name)) {
         return Error{Errc::kInvalidInput,
                      path_ + ": " + name +
-                         " is a link, whose target is not looked for: make the archive with "
+                         " is a link, and links are not followed: make the archive with "
                          "tar --dereference --hard-dereference"};
       }
       if (name == nullptr || archive_entry_filetype(entry) != AE_IFREG ||
@@ -336,7 +336,7 @@ class TarReader {
     }
     return Error{Errc::kCorrupt,
                  path_ +
-                     " is cut short: it ends without the blocks of zeros that end a tar. If its "
+                     " is truncated: it ends without the blocks of zeros that end a tar. If its "
                      "writer has left them out, unpack it and pack it with tar"};
   }
 
@@ -367,7 +367,7 @@ class TarReader {
       const int status = archive_read_data_block(reader_.get(), &data, &count, &offset);
       if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
         return status == ARCHIVE_EOF
-                   ? Error{Errc::kCorrupt, path_ + ": " + image.path + " is cut short"}
+                   ? Error{Errc::kCorrupt, path_ + ": " + image.path + " is truncated"}
                    : archive_error();
       }
       const ByteSpan block(static_cast<const std::byte*>(data), count);

@@ -114,7 +114,7 @@ std::string resolved(const std::string& folder) {
 Result<void> refuse_what_cannot_be_replaced(const std::string& folder) {
   std::error_code failure;
   if (fs::is_symlink(folder, failure)) {
-    return Error{Errc::kInvalidInput, folder + " is a link to what is not there; remove it"};
+    return Error{Errc::kInvalidInput, folder + " is a link without a target; remove it"};
   }
   struct statx info {};
   if (::statx(AT_FDCWD, folder.c_str(), 0, 0, &info) == 0 &&
@@ -172,7 +172,7 @@ Result<MadePhotographs> make_photographs(const std::string& folder, const Photog
   fs::remove_all(making, ignored);  // left by a process that was killed
   Result<MadePhotographs> made = refuse_content(path).ok()
                                      ? SetWriter(making, set).write()
-                                     : Error{Errc::kRefused, path + " was made meanwhile"};
+                                     : Error{Errc::kRefused, path + " was created meanwhile"};
   if (made.ok()) {
     if (Result<void> placed = put_in_place(making, path); !placed.ok()) {
       made = std::move(placed).error();

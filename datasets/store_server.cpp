@@ -252,7 +252,7 @@ void StoreServer::advance(std::unique_ptr<Connection>& connection, const Admitte
     return;
   }
   if (!connection->has_requested()) {
-    log_.turned_away(connection->peer(), "it asked for nothing with the key of this view");
+    log_.turned_away(connection->peer(), "it sent no request with the key of this view");
   }
   connection.reset();
 }

@@ -156,7 +156,7 @@ TEST(Photographs, WhatCannotBeReplacedIsRefusedBeforeTheWork) {
   std::filesystem::create_symlink("nowhere", folder / "dangling");
   const auto dangling = make_photographs(folder / "dangling", small_set());
   ASSERT_FALSE(dangling.ok());
-  EXPECT_THAT(dangling.error().detail, HasSubstr("is a link to what is not there"));
+  EXPECT_THAT(dangling.error().detail, HasSubstr("is a link without a target"));
 }
 
 TEST(Photographs, ALinkToAnEmptyFolderStaysAndTheFolderIsFilled) {
