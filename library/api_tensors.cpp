@@ -38,7 +38,7 @@ Result<ProgramTensor> tensor_of(const mf_tensor& given) {
     tensor.shape.push_back(given.shape[i]);
     const auto size = static_cast<std::uint64_t>(given.shape[i]);
     if (given.shape[i] < 0 || (size > 0 && elements > kElementsMax / size)) {
-      return Error{Errc::kInvalidInput, tensor.name + ": a shape of such a size is impossible"};
+      return Error{Errc::kInvalidInput, tensor.name + ": the shape is too large"};
     }
     elements *= size;
   }

@@ -172,24 +172,23 @@ uint64_t mf_seed(const mf_job* job) {
 mf_code mf_require_equal(mf_job* job, const char* name, const char* value) {
   return guarded(job, [&](mf_job& j) {
     if (j.started) {
-      return fail(j, MF_REFUSED, "what is compared between workers is named before mf_start()");
+      return fail(j, MF_REFUSED,
+                  "values to be compared between workers must be named before mf_start()");
     }
     if (j.job.equals.size() >= kEqualsMax || std::strlen(name) > kEqualNameBytesMax ||
         std::strlen(value) > kEqualValueBytesMax) {
-      return fail(
-          j, MF_REFUSED,
-          "at most 128 things are compared between workers, with names of 100 and values of "
-          "1000 bytes at most");
+      return fail(j, MF_REFUSED,
+                  "at most 128 values can be compared between workers, with names of at most 100 "
+                  "and values of at most 1000 bytes");
     }
     if (!mayfly::is_utf8(name) || !mayfly::is_utf8(value)) {
-      return fail(j, MF_REFUSED,
-                  "what is compared between workers must be UTF-8: " + mayfly::printable(name));
+      return fail(j, MF_REFUSED, "compared values must be UTF-8: " + mayfly::printable(name));
     }
     const auto known = std::ranges::find(
         j.job.equals, name, [](const auto& each) { return std::string_view(each.first); });
     if (known != j.job.equals.end()) {
       return fail(j, MF_REFUSED,
-                  std::string(name) + " is compared between workers already: name each thing once");
+                  std::string(name) + " is already compared between workers: name each value once");
     }
     j.job.equals.emplace_back(name, value);
     return MF_OK;
@@ -268,7 +267,7 @@ mf_code mf_set_optimizer_state(mf_job* job, const mf_tensor* tensors, size_t cou
     }
     if (j.current_task != ProgramTask::Kind::kUpdate &&
         j.current_task != ProgramTask::Kind::kLoad) {
-      return fail(j, MF_REFUSED, "the state is changed in MF_UPDATE and MF_LOAD only");
+      return fail(j, MF_REFUSED, "the state may be changed only in MF_UPDATE and MF_LOAD");
     }
     return answer(j, j.worker->state().set_optimizer_state(std::move(given).value(),
                                                            std::move(copy), learning_rate));
@@ -317,14 +316,14 @@ mf_code mf_start(mf_job* job, const mf_options* options) {
 mf_code mf_next(mf_job* job, mf_task* task, uint32_t timeout_ms) {
   return guarded(job, [&](mf_job& j) {
     if (!j.started) {
-      return fail(j, MF_REFUSED, "mf_start() comes first");
+      return fail(j, MF_REFUSED, "mf_start() must be called first");
     }
     if (check_size(j, task->size, sizeof(mf_task)) != MF_OK) {
       return MF_REFUSED;
     }
     if (j.current_task == ProgramTask::Kind::kMicrobatch ||
         j.current_task == ProgramTask::Kind::kEvaluate) {
-      return fail(j, MF_REFUSED, "the result of the task before was not given");
+      return fail(j, MF_REFUSED, "the result of the previous task was not passed");
     }
     if (j.current_task == ProgramTask::Kind::kLoad) {
       const Result<void> taken = j.worker->state().was_taken();
@@ -348,7 +347,7 @@ mf_code mf_peek(mf_job* job, mf_upcoming* upcoming, size_t max, size_t* count) {
   return guarded(job, [&](mf_job& j) {
     *count = 0;
     if (!j.started) {
-      return fail(j, MF_REFUSED, "mf_start() comes first");
+      return fail(j, MF_REFUSED, "mf_start() must be called first");
     }
     for (const auto& [step, number] : j.worker->feed().upcoming()) {
       if (*count < max) {
@@ -394,7 +393,7 @@ mf_code mf_add(mf_job* job, const float* const* gradients, double loss, uint32_t
 
 mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum) {
   return guarded(job, [&](mf_job& j) {
-    const mf_code code = expect(j, ProgramTask::Kind::kEvaluate, "nothing was to be evaluated");
+    const mf_code code = expect(j, ProgramTask::Kind::kEvaluate, "no evaluation was requested");
     if (code == MF_OK) {
       j.worker->computer().evaluated(correct, loss_sum, j.sums);
       std::ranges::fill(j.sums, 0.0);
@@ -407,7 +406,7 @@ mf_code mf_evaluated(mf_job* job, uint64_t correct, double loss_sum) {
 mf_code mf_take_evaluation(mf_job* job, mf_evaluation* evaluation) {
   return guarded(job, [&](mf_job& j) {
     if (!j.started) {
-      return fail(j, MF_REFUSED, "mf_start() comes first");
+      return fail(j, MF_REFUSED, "mf_start() must be called first");
     }
     if (check_size(j, evaluation->size, sizeof(mf_evaluation)) != MF_OK) {
       return MF_REFUSED;
@@ -425,7 +424,7 @@ mf_code mf_take_evaluation(mf_job* job, mf_evaluation* evaluation) {
 mf_code mf_total_sums(mf_job* job, double* totals, size_t count) {
   return guarded(job, [&](mf_job& j) {
     if (count != j.total_sums.size()) {
-      return fail(j, MF_REFUSED, "no evaluation with so many sums was taken");
+      return fail(j, MF_REFUSED, "no evaluation with this number of sums was returned");
     }
     std::ranges::copy(j.total_sums, totals);
     return MF_OK;
@@ -435,7 +434,7 @@ mf_code mf_total_sums(mf_job* job, double* totals, size_t count) {
 mf_code mf_loaded(mf_job* job, mf_loaded_state* state) {
   return guarded(job, [&](mf_job& j) {
     if (check_size(j, state->size, sizeof(mf_loaded_state)) != MF_OK ||
-        expect(j, ProgramTask::Kind::kLoad, "no state has come") != MF_OK) {
+        expect(j, ProgramTask::Kind::kLoad, "no state has been received") != MF_OK) {
       return MF_REFUSED;
     }
     j.loaded.clear();
@@ -461,7 +460,8 @@ mf_code mf_leave(mf_job* job, const char* reason) {
 
 mf_code mf_stop(mf_job* job) {
   return guarded(job, [&](mf_job& j) {
-    return j.started ? answer(j, j.worker->stop()) : fail(j, MF_REFUSED, "mf_start() comes first");
+    return j.started ? answer(j, j.worker->stop())
+                     : fail(j, MF_REFUSED, "mf_start() must be called first");
   });
 }
 
@@ -473,7 +473,7 @@ mf_code mf_note(mf_job* job, const char* kind, const char* text) {
     const std::size_t size = std::strlen(kind);
     if (size == 0 || size > kBytesMax || std::strspn(kind, kAllowed) != size) {
       return fail(j, MF_REFUSED,
-                  "the kind of a note is 1 to 100 letters (a to z), digits and underscores");
+                  "the kind of a note must be 1 to 100 letters (a to z), digits and underscores");
     }
     j.worker->note(kind, text);
     return MF_OK;

@@ -28,9 +28,10 @@ Result<std::string> find_program() {
       }
     }
   }
-  return Error{Errc::kNotFound,
-               std::string("the program mayfly is not beside its library; name it with ") +
-                   engine::kProgramVariable};
+  return Error{
+      Errc::kNotFound,
+      std::string("the program mayfly is not in the folder of its library; name it with ") +
+          engine::kProgramVariable};
 }
 
 }  // namespace mayfly::library

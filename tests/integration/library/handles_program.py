@@ -84,13 +84,14 @@ assert library.mf_require_equal(job, b"layers", b"4") == _abi.OK
 assert library.mf_note(job, b"early", b"of its own: \xff") == _abi.OK, library.mf_error(job)
 assert start(job) == _abi.OK, library.mf_error(job)
 expect_refused(job, start(job), "has been started already")
-expect_refused(job, library.mf_require_equal(job, b"late", b"4"), "is named before mf_start()")
+expect_refused(job, library.mf_require_equal(job, b"late", b"4"), "must be named before mf_start()")
 expect_no_second()
 gradient = (ctypes.c_float * 4)(1, 2, 3, 4)
 gradients = (ctypes.c_void_p * 1)(ctypes.addressof(gradient))
 task = _abi.Task(size=ctypes.sizeof(_abi.Task))
 for kind in (b"", b"my kind", b"k" * 101, "caf\u00e9".encode()):
-    expect_refused(job, library.mf_note(job, kind, b"nothing"), "the kind of a note is 1 to 100")
+    expect_refused(job, library.mf_note(job, kind, b"nothing"),
+                   "the kind of a note must be 1 to 100")
 for kind in (b"evaluation", b"checkpoint", b"started"):  # also names of Mayfly's events
     assert library.mf_note(job, kind, b"of its own: \xff") == _abi.OK, library.mf_error(job)
 while task.kind != _abi.END:
