@@ -52,16 +52,16 @@ std::vector<ProcessMetric> process_metrics() {
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   constexpr double kKib = 1024;
   return {
-      {"process_cpu_seconds", "Processor time of the process that serves this.", true,
+      {"process_cpu_seconds", "Processor time of the process that serves these metrics.", true,
        seconds_of(used.ru_utime) + seconds_of(used.ru_stime)},
-      {"process_resident_memory_bytes", "Its resident memory.", false,
+      {"process_resident_memory_bytes", "Resident memory of that process.", false,
        kKib * number_in_file("/proc/self/status", "VmRSS:")},
-      {"process_virtual_memory_bytes", "Its virtual memory.", false,
+      {"process_virtual_memory_bytes", "Virtual memory of that process.", false,
        kKib * number_in_file("/proc/self/status", "VmSize:")},
-      {"process_start_time_seconds", "When it was started.", false, start_time()},
-      {"process_open_fds", "Its open descriptors.", false,
+      {"process_start_time_seconds", "Start time of that process.", false, start_time()},
+      {"process_open_fds", "Open descriptors of that process.", false,
        static_cast<double>(names_in("/proc/self/fd").size())},
-      {"process_max_fds", "How many it may have.", false,
+      {"process_max_fds", "Largest number of descriptors of that process.", false,
        static_cast<double>(descriptors.rlim_cur)},
   };
 }

@@ -30,10 +30,10 @@ std::string head_of(const Reply& reply) {
 Reply refusal_reply(int status) {
   Reply reply;
   reply.status = status;
-  reply.body = status == 421   ? "this address is not known here by that name\n"
+  reply.body = status == 421   ? "this page is not served under that host name\n"
                : status == 403 ? "the address that `mayfly dashboard` prints has the key\n"
-               : status == 404 ? "there is no such thing\n"
-               : status == 405 ? "this page can only be read\n"
+               : status == 404 ? "there is no such page\n"
+               : status == 405 ? "only GET and HEAD are allowed\n"
                                : "too many viewers; try again\n";
   if (status == 503) {
     reply.headers = "Retry-After: 1\r\n";

@@ -121,13 +121,13 @@ Result<std::unique_ptr<RunFollower>> RunFollower::open(const std::string& path) 
     return Error{Errc::kNotFound, "there is no run directory " + path};
   }
   if (!std::filesystem::is_regular_file(path + "/events.jsonl", failure)) {
-    return Error{Errc::kInvalidInput, path + " is no run directory: it has no events.jsonl"};
+    return Error{Errc::kInvalidInput, path + " is not a run directory: it has no events.jsonl"};
   }
   std::unique_ptr<RunFollower> follower(new RunFollower(path));
   follower->poll();
   if (!follower->fold().is_a_run() && follower->event_bytes() > 0) {
     return Error{Errc::kInvalidInput,
-                 path + " is no run directory: its events.jsonl has no records of a run"};
+                 path + " is not a run directory: its events.jsonl has no records of a run"};
   }
   return follower;
 }

@@ -292,7 +292,7 @@ Reader moment(std::optional<double> RunTotals::*member) {
 
 std::vector<FamilyOfRun> families_of_steps() {
   return {
-      {{"mayfly_job", Type::kInfo, "", "What is trained, and how."},
+      {{"mayfly_job", Type::kInfo, "", "Model and settings of the job."},
        [](const MetricsReader& run, FamilyWriter& out) {
          Labels words;
          for (const char* name : {"model", "data", "device", "dtype", "backend", "reduction"}) {
@@ -300,7 +300,7 @@ std::vector<FamilyOfRun> families_of_steps() {
          }
          out.sample(run.labels(words), 1);
        }},
-      {{"mayfly_job_phase", Type::kStateSet, "", "What the job does."},
+      {{"mayfly_job_phase", Type::kStateSet, "", "State of the job."},
        [](const MetricsReader& run, FamilyWriter& out) {
          for (const char* phase : kPhases) {
            out.sample(run.labels({{"mayfly_job_phase", phase}}), run.phase() == phase ? 1 : 0);
@@ -310,7 +310,7 @@ std::vector<FamilyOfRun> families_of_steps() {
        total(&RunTotals::steps)},
       {{"mayfly_samples", Type::kCounter, "", "Samples of these steps."},
        total(&RunTotals::samples)},
-      {{"mayfly_undone_steps", Type::kCounter, "", "Steps that were undone and are done again."},
+      {{"mayfly_undone_steps", Type::kCounter, "", "Steps that were undone and are repeated."},
        total(&RunTotals::undone)},
       {{"mayfly_redone_microbatches", Type::kCounter, "",
         "Microbatches that were computed again because their holder was lost."},
@@ -345,16 +345,16 @@ std::vector<FamilyOfRun> families_of_steps() {
 
 std::vector<FamilyOfRun> families_of_members() {
   return {
-      {{"mayfly_workers", Type::kGauge, "", "Members by what they do."}, write_members},
+      {{"mayfly_workers", Type::kGauge, "", "Members by activity."}, write_members},
       {{"mayfly_worker_microbatch_seconds", Type::kGauge, "seconds",
-        "Time of a microbatch on the members that are there."},
+        "Time of a microbatch on the present members."},
        write_speeds},
       {{"mayfly_workers_wanted", Type::kGauge, "",
-        "Workers that the job wants: the setting, or what it was told since."},
+        "Wanted number of workers: the setting, or the last `mayfly scale`."},
        [](const MetricsReader& run, FamilyWriter& out) {
          out.sample(run.labels(), run.fold().workers_wanted());
        }},
-      {{"mayfly_member_ends", Type::kCounter, "", "Members that are gone, by the reason."},
+      {{"mayfly_member_ends", Type::kCounter, "", "Former members by the reason of their end."},
        [](const MetricsReader& run, FamilyWriter& out) {
          std::map<std::string, std::uint64_t> counts = {{"lost", 0}, {"left", 0}, {"evicted", 0}};
          for (const MemberLane& lane : run.fold().members().lanes()) {
@@ -397,8 +397,7 @@ std::vector<FamilyOfRun> families_of_members() {
 
 std::vector<FamilyOfRun> families_of_servers() {
   return {
-      {{"mayfly_servers", Type::kGauge, "", "Servers of a provider by what they do."},
-       write_servers},
+      {{"mayfly_servers", Type::kGauge, "", "Servers of a provider by state."}, write_servers},
       {{"mayfly_server_requests", Type::kCounter, "", "Answers to requests for servers."},
        write_requests},
       {{"mayfly_spent_currency", Type::kCounter, "", "Cost so far, in the currency of the prices."},

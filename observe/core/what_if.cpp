@@ -136,7 +136,7 @@ Result<void> set_workers(Pipeline& pipeline, std::uint32_t count, std::uint32_t 
   const std::size_t before = pipeline.workers.size();
   if (before == 1 && count > 1) {
     return Error{Errc::kInvalidInput,
-                 "workers: the run had one worker, so what an exchange takes is not known"};
+                 "workers: the run had one worker, so the time of an exchange is not known"};
   }
   if (count > microbatches) {
     return Error{Errc::kInvalidInput, "workers: a step has " + std::to_string(microbatches) +
@@ -310,8 +310,8 @@ Result<RecordedSteps> recorded_steps(const RunFold& run) {
   const StepProfile& profile = run.step_profile();
   if (computed_ms.empty() || profile.total() <= 0) {
     return Error{Errc::kUnsupported,
-                 "no record tells what steps were spent on: the run was too short, or used "
-                 "parameter servers"};
+                 "no record shows what the time of steps was spent on: the run was too short, or "
+                 "used parameter servers"};
   }
   const auto count = static_cast<double>(profile.steps());
   steps.pipeline.exchange_ms = 1000 * profile.seconds()[kExchange] / count;

@@ -122,7 +122,7 @@ def checks(run, made):
             "total time without losses", "cost without losses"} <= compared, f"only {compared}")
     text = plan("check", run.run_dir, "--calibration", made).stdout
     expect(check["conclusion"] in text and "speed of 2 workers" in text, text)
-    for args, words in (((made,), "is no run directory"),
+    for args, words in (((made,), "is not a run directory"),
                         ((run.run_dir,), "keeps no plan: start jobs from")):
         done = plan("check", *args)
         said = done.stderr.splitlines()
@@ -233,8 +233,8 @@ def refused(folder):
     for args, words in (
             ((run.run_dir,), "needs -o DIR"),
             (("-o", target), "expects run directories"),
-            ((full, "-o", target), f"{full} is no run directory"),
-            ((run.run_dir, folder / "nowhere", "-o", target), "there is no run directory"),
+            ((full, "-o", target), f"{full} is not a run directory"),
+            ((run.run_dir, folder / "nowhere", "-o", target), "there is not a run directory"),
             ((run.run_dir, "-o", full), "is no empty folder")):
         done = plan("fit", *args)
         said = done.stderr.splitlines()

@@ -162,7 +162,7 @@ TEST(WhatIf, TheShareIsThatOfBeforeTheEndOfTheJob) {
 
 TEST(WhatIf, RecordsThatLackSomethingAreNamed) {
   RunFold run;
-  EXPECT_THAT(recorded_steps(run).error().detail, HasSubstr("no record tells"));
+  EXPECT_THAT(recorded_steps(run).error().detail, HasSubstr("no record shows"));
   Feed in_memory = run_of(2, 45);
   in_memory.fold.member(R"({"t": 2.0, "member": 1, "host": "a", "phase": "active", "joined": 0, )"
                         R"("microbatches": 4, "microbatch_ms": 10, "steps": 10, "samples": 80})",
