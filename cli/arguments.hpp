@@ -30,11 +30,11 @@ struct OptionSpec {
 /// The words that one subcommand accepts.
 struct CommandSpec {
   std::string name;
-  std::string help;         ///< one line for the list of commands
-  std::string positionals;  ///< for the usage line, for example "ENDPOINT"
-  std::vector<OptionSpec> options;
+  std::string help;           ///< one line for the list of commands
+  std::string positionals{};  ///< for the usage line, for example "ENDPOINT"
+  std::vector<OptionSpec> options{};
   /// Settings that are flags here, by name; `all_settings` stands for the whole list.
-  std::vector<std::string> settings;
+  std::vector<std::string> settings{};
   bool all_settings = false;
   std::set<std::string> hidden_settings{};  ///< settings that the help does not show
   /// Settings in the short help; empty = the common ones (Setting::is_common).

@@ -22,11 +22,20 @@ const OptionSpec kRunDir = {"run-dir", "DIR",
                             "take the endpoint and token from this run directory"};
 const OptionSpec kTokenFile = {"token-file", "FILE", "the job's token"};
 const OptionSpec kTimeout = {"timeout", "SECONDS", "how long to wait for an answer (5)"};
+const OptionSpec kIsa = {"isa", "NAME",
+                         "instruction set: auto, avx512, avx2 or portable (slow, for checks)"};
+const OptionSpec kConvKernels = {"conv-kernels", "NAME",
+                                 "convolutions: auto (the faster by layer), direct or winograd"};
+const OptionSpec kSkipCorrupt = {"skip-corrupt", "", "skip unusable images and count them"};
 
 Subcommand launch(std::string name, std::string help, int (*run)(const ParsedArguments&, Context&),
                   std::set<std::string> short_help = {}) {
-  return {{std::move(name), std::move(help), "", {kConfig}, {}, true, {}, std::move(short_help)},
-          run};
+  return {.spec = {.name = std::move(name),
+                   .help = std::move(help),
+                   .options = {kConfig},
+                   .all_settings = true,
+                   .short_help = std::move(short_help)},
+          .run = run};
 }
 
 /// The settings that most users need, and these.
@@ -67,42 +76,37 @@ std::set<std::string> settings_not_for_programs() {
 }
 
 Subcommand run_command() {
-  Subcommand command = {
-      {"run",
-       "train a program of your own (see docs/library.md) with elastic workers, on this machine, "
-       "on --hosts, or on the servers of a --cloud-provider",
-       "[flags] -- PROGRAM [ARGUMENTS]",
-       {kConfig, kProgramDir},
-       {},
-       true,
-       settings_not_for_programs()},
-      run_program};
+  Subcommand command = {.spec = {.name = "run",
+                                 .help = "train a program of your own (see docs/library.md) with "
+                                         "elastic workers, on this machine, on --hosts, or on the "
+                                         "servers of a --cloud-provider",
+                                 .positionals = "[flags] -- PROGRAM [ARGUMENTS]",
+                                 .options = {kConfig, kProgramDir},
+                                 .all_settings = true,
+                                 .hidden_settings = settings_not_for_programs()},
+                        .run = run_program};
   command.spec.defaults.hang_max_ms = kProgramHangMaxMs;
   return command;
 }
 
 Subcommand worker_command() {
-  return {{"worker",
-           "run one worker that joins --coordinator HOST:PORT",
-           "[flags] [-- PROGRAM [ARGUMENTS]]",
-           {kConfig},
-           {},
-           true,
-           {},
-           kJoiningSettings},
-          worker};
+  return {.spec = {.name = "worker",
+                   .help = "run one worker that joins --coordinator HOST:PORT",
+                   .positionals = "[flags] [-- PROGRAM [ARGUMENTS]]",
+                   .options = {kConfig},
+                   .all_settings = true,
+                   .short_help = kJoiningSettings},
+          .run = worker};
 }
 
 /// A command for a running job; `number` names its argument besides the job, if it has one.
 Subcommand order(std::string name, std::string help, const std::string& number,
                  int (*run)(const ParsedArguments&, Context&)) {
-  return {{std::move(name),
-           std::move(help),
-           "[RUN_DIR | ENDPOINT]" + (number.empty() ? "" : " " + number),
-           {kRunDir, kTokenFile, kTimeout, kAsJson},
-           {},
-           false},
-          run};
+  return {.spec = {.name = std::move(name),
+                   .help = std::move(help),
+                   .positionals = "[RUN_DIR | ENDPOINT]" + (number.empty() ? "" : " " + number),
+                   .options = {kRunDir, kTokenFile, kTimeout, kAsJson}},
+          .run = run};
 }
 
 Subcommand status_command() {
@@ -116,15 +120,15 @@ Subcommand status_command() {
 }
 
 Subcommand cloud_command() {
-  return {{"cloud",
-           "list or release a job's servers, or check that servers can be requested (doctor)",
-           "list JOB | release JOB | doctor",
-           {kConfig, kAsJson},
-           {"cloud_provider", "device", "reduction", "hosts", "hostfile", "ssh", "remote_dir",
-            "remote_program", "cloud_command", "cloud_sbatch", "cloud_options", "cloud_offers",
-            "cloud_bundle", "cloud_worker_args", "cloud_job", "run_dir"},
-           false},
-          cloud};
+  return {.spec = {.name = "cloud",
+                   .help = "list or release a job's servers, or look for problems (doctor)",
+                   .positionals = "list JOB | release JOB | doctor",
+                   .options = {kConfig, kAsJson},
+                   .settings = {"cloud_provider", "device", "reduction", "hosts", "hostfile", "ssh",
+                                "remote_dir", "remote_program", "cloud_command", "cloud_sbatch",
+                                "cloud_options", "cloud_offers", "cloud_bundle",
+                                "cloud_worker_args", "cloud_job", "run_dir"}},
+          .run = cloud};
 }
 
 /// The settings that can be chosen for the jobs of `compare` and `tune-switch`.
@@ -160,52 +164,54 @@ const std::vector<std::string> kComparedSettings = {"model",
 
 Subcommand switch_tuning() {
   return {
-      {"tune-switch",
-       "find the earliest switch from bsp to a faster policy that keeps the accuracy of bsp",
-       "",
-       {{"output", "DIR",
-         "records, table and charts; continues an interrupted search there (default: tune-switch)"},
-        {"then", "PHASES", "phases after bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
-        {"condition", "NAME", "clean (default), straggler, kill or straggler+kill"},
-        {"tolerance", "SHARE", "accepted loss of mean accuracy (default 0.01)"},
-        {"runs", "N", "runs at each point (default 5; 1 with --quick)"},
-        {"probes", "N", "most points tried besides bsp alone (default 5; 3 with --quick)"},
-        {"first-seed", "S", "first seed of each point's runs (default 1)"},
-        {"quick", "", "a small job of 64 steps, for a first impression"},
-        kAsJson},
-       kComparedSettings,
-       false,
-       {},
-       {},
-       compared_defaults()},
-      tune_switch};
+      .spec = {.name = "tune-switch",
+               .help = "find the earliest switch from bsp to a faster policy that keeps the "
+                       "accuracy of bsp",
+               .options = {{"output", "DIR",
+                            "records, table and charts; continues an interrupted search there "
+                            "(default: tune-switch)"},
+                           {"then", "PHASES",
+                            "phases after bsp (default: asp), e.g. ssp:2 or asp{lr=0.5x}"},
+                           {"condition", "NAME",
+                            "clean (default), straggler, kill or straggler+kill"},
+                           {"tolerance", "SHARE", "accepted loss of mean accuracy (default 0.01)"},
+                           {"runs", "N", "runs at each point (default 5; 1 with --quick)"},
+                           {"probes", "N",
+                            "most points tried besides bsp alone (default 5; 3 with --quick)"},
+                           {"first-seed", "S", "first seed of each point's runs (default 1)"},
+                           {"quick", "", "a small job of 64 steps, for a first impression"},
+                           kAsJson},
+               .settings = kComparedSettings,
+               .defaults = compared_defaults()},
+      .run = tune_switch};
 }
 
 Subcommand comparison() {
-  return {{"compare",
-           "train the same job under all-reduce and parameter servers, and compare the results",
-           "",
-           {{"output", "DIR",
-             "records, table and charts; continues an interrupted comparison there (default: "
-             "comparison)"},
-            {"variants", "LIST",
-             "separated by spaces: allreduce, or phases, optionally with +greedy or +elastic "
-             "(default: allreduce "
-             "bsp ssp:2 asp bsp:25%,asp and that with both)"},
-            {"conditions", "LIST",
-             "separated by spaces: clean, straggler, kill, straggler+kill (default: the first 3)"},
-            {"seeds", "N", "runs of each variant and condition (default 3; 1 with --quick)"},
-            {"first-seed", "S", "first seed (default 1)"},
-            {"spot-price", "X", "what an hour of a worker costs as a spot server; adds a column"},
-            {"on-demand-price", "X", "what it costs as an on-demand server; adds a column"},
-            {"quick", "", "a small job of 64 steps, for a first impression"},
-            kAsJson},
-           kComparedSettings,
-           false,
-           {},
-           {},
-           compared_defaults()},
-          compare};
+  return {
+      .spec =
+          {.name = "compare",
+           .help =
+               "train the same job under all-reduce and parameter servers, and compare the results",
+           .options =
+               {{"output", "DIR",
+                 "records, table and charts; continues an interrupted comparison there (default: "
+                 "comparison)"},
+                {"variants", "LIST",
+                 "separated by spaces: allreduce, or phases, optionally with +greedy or +elastic "
+                 "(default: allreduce bsp ssp:2 asp bsp:25%,asp and that with both)"},
+                {"conditions", "LIST",
+                 "separated by spaces: clean, straggler, kill, straggler+kill (default: the first "
+                 "3)"},
+                {"seeds", "N", "runs of each variant and condition (default 3; 1 with --quick)"},
+                {"first-seed", "S", "first seed (default 1)"},
+                {"spot-price", "X",
+                 "what an hour of a worker costs as a spot server; adds a column"},
+                {"on-demand-price", "X", "what it costs as an on-demand server; adds a column"},
+                {"quick", "", "a small job of 64 steps, for a first impression"},
+                kAsJson},
+           .settings = kComparedSettings,
+           .defaults = compared_defaults()},
+      .run = compare};
 }
 
 std::string top_help() {
@@ -222,96 +228,90 @@ std::string top_help() {
 
 Subcommand evaluator_command() {
   return {
-      {"evaluator",
-       "measure every checkpoint of a run as it appears, until the run ends",
-       "",
-       {{"run-dir", "DIR", "the run; results go to its evaluations.jsonl"},
-        {"data", "SPEC", "data set; default: the run's"},
-        {"threads", "N", "compute threads (default 1), at low priority; 0 = one per core"},
-        {"isa", "NAME", "instruction set: auto, avx512, avx2 or portable (slow, for checks)"},
-        {"conv-kernels", "NAME", "convolutions: auto (the faster by layer), direct or winograd"},
-        {"image-size", "PIXELS", "input resolution (default: as in the run)"},
-        {"skip-corrupt", "", "skip unusable images and count them"}},
-       {},
-       false},
-      evaluator};
+      .spec = {.name = "evaluator",
+               .help = "measure every checkpoint of a run as it appears, until the run ends",
+               .options = {{"run-dir", "DIR", "the run; results go to its evaluations.jsonl"},
+                           {"data", "SPEC", "data set; default: the run's"},
+                           {"threads", "N",
+                            "compute threads (default 1), at low priority; 0 = one per core"},
+                           kIsa,
+                           kConvKernels,
+                           {"image-size", "PIXELS", "input resolution (default: as in the run)"},
+                           kSkipCorrupt}},
+      .run = evaluator};
 }
 
 Subcommand token_command() {
-  return {{"token",
-           "make a job's token: print it, or write FILE for --token-file",
-           "[FILE]",
-           {{"tls", "", "for a job whose connections are encrypted"}},
-           {},
-           false},
-          token};
+  return {.spec = {.name = "token",
+                   .help = "make a job's token: print it, or write FILE for --token-file",
+                   .positionals = "[FILE]",
+                   .options = {{"tls", "", "for a job whose connections are encrypted"}}},
+          .run = token};
 }
 
 Subcommand documentation_command() {
-  return {{"documentation",
-           "write manual pages and shell completions below a folder, such as ~/.local/share",
-           "FOLDER",
-           {},
-           {},
-           false},
-          documentation};
+  return {.spec = {.name = "documentation",
+                   .help = "write manual pages and shell completions into a folder",
+                   .positionals = "FOLDER"},
+          .run = documentation};
 }
 
 Subcommand profile_command() {
-  return {{"profile",
-           "show what the time of a run was spent on and which workers the others waited for, or "
-           "measure it by runs of a job with parts of it left out",
-           "RUN_DIR | --difference JOB.toml",
-           {{"what-if", "CHANGES",
-             "what a step of the run would take with other workers: loaders=4 (threads of each), "
-             "cached=50% (of the images in memory), storage=20MB/s (for each), workers=6, "
-             "without=3; 'A,B' asks for A and B together, 'A;B' for one after the other"},
-            {"difference", "JOB.toml",
-             "run this job with parts left out, and print what each part takes of a step"},
-            {"output", "DIR", "folder for the runs of --difference (default: differences)"},
-            {"rounds", "N", "runs of each kind, one after the other (default 5)"},
-            {"steps", "N", "steps of each run, without the first ten (default 60)"},
-            kAsJson},
-           {},
-           false},
-          profile};
+  return {
+      .spec = {.name = "profile",
+               .help = "show what the time of a run was spent on and which workers the others "
+                       "waited for, or measure it by runs of a job with parts of it left out",
+               .positionals = "RUN_DIR | --difference JOB.toml",
+               .options =
+                   {{"what-if", "CHANGES",
+                     "what a step of the run would take with other workers: loaders=4 (threads of "
+                     "each), cached=50% (of the images in memory), storage=20MB/s (for each), "
+                     "workers=6, "
+                     "without=3; 'A,B' asks for A and B together, 'A;B' for one after the other"},
+                    {"difference", "JOB.toml",
+                     "run this job with parts left out, and print what each part takes of a step"},
+                    {"output", "DIR", "folder for the runs of --difference (default: differences)"},
+                    {"rounds", "N", "runs of each kind, one after the other (default 5)"},
+                    {"steps", "N", "steps of each run, without the first ten (default 60)"},
+                    kAsJson}},
+      .run = profile};
 }
 
 Subcommand dashboard_command() {
-  return {{"dashboard",
-           "show runs as a page: curves, members, recoveries, costs, and time by activity",
-           "RUN_DIR...",
-           {{"report", "FILE", "write the page with all numbers into one HTML file, and end"},
-            {"port", "P", "port of the page (default: a free one)"},
-            {"bind-host", "HOST", "address to listen on (127.0.0.1: this host only)"},
-            {"host-name", "NAME", "a name of this host under which browsers may request the page"}},
-           {},
-           false},
-          dashboard};
+  return {.spec = {.name = "dashboard",
+                   .help = "show runs as a web page: curves, members, recoveries and costs",
+                   .positionals = "RUN_DIR...",
+                   .options = {{"report", "FILE",
+                                "write the page with all numbers into one HTML file, and end"},
+                               {"port", "P", "port of the page (default: a free one)"},
+                               {"bind-host", "HOST",
+                                "address to listen on (127.0.0.1: this host only)"},
+                               {"host-name", "NAME",
+                                "a name of this host under which browsers may request the page"}}},
+          .run = dashboard};
 }
 
 Subcommand data_command() {
-  return {{"data",
-           "make a folder of synthetic photographs with the sizes of ImageNet's, for measurements",
-           "make FOLDER",
-           {{"images", "N", "training images (default 5000); 1/25 of that as test images"},
-            {"size", "PIXELS", "longer side of most images, 32 to 2730 (default 500)"},
-            {"seed", "S", "random seed of the images (default 1)"},
-            {"threads", "N", "threads that make images (default: one per core)"},
-            kAsJson},
-           {},
-           false},
-          data};
+  return {.spec = {.name = "data",
+                   .help = "make a folder of synthetic photographs with the sizes of ImageNet's, "
+                           "for measurements",
+                   .positionals = "make FOLDER",
+                   .options = {{"images", "N",
+                                "training images (default 5000); 1/25 of that as test images"},
+                               {"size", "PIXELS",
+                                "longer side of most images, 32 to 2730 (default 500)"},
+                               {"seed", "S", "random seed of the images (default 1)"},
+                               {"threads", "N", "threads that make images (default: one per core)"},
+                               kAsJson}},
+          .run = data};
 }
 
 Subcommand digest_command() {
-  return {{"digest",
-           "verify a checkpoint and print the digest of its state",
-           "CHECKPOINT",
-           {kAsJson},
-           {},
-           false},
-          digest};
+  return {.spec = {.name = "digest",
+                   .help = "verify a checkpoint and print the digest of its state",
+                   .positionals = "CHECKPOINT",
+                   .options = {kAsJson}},
+          .run = digest};
 }
 
 Subcommand plan_command() {
@@ -319,24 +319,27 @@ Subcommand plan_command() {
   std::ranges::copy(plan_fit_options(), std::back_inserter(options));
   options.push_back(kConfig);
   options.push_back(kAsJson);
-  return {
-      {"plan",
-       "choose the servers of a job on a market, predict times and costs from measurements, "
-       "take measurements from runs of your own, or compare a run with its plan",
-       "[predict | fit RUN_DIR... | check RUN_DIR]", std::move(options), plan_settings(), false},
-      plan};
+  return {.spec = {.name = "plan",
+                   .help = "choose the servers of a job on a market, predict times and costs from "
+                           "measurements, take measurements from runs of your own, or compare a "
+                           "run with its plan",
+                   .positionals = "[predict | fit RUN_DIR... | check RUN_DIR]",
+                   .options = std::move(options),
+                   .settings = plan_settings()},
+          .run = plan};
 }
 
 Subcommand bundle_command() {
-  return {{"bundle",
-           "pack this program and its libraries into one archive, for machines that have neither",
-           "FILE",
-           {{"nvidia-libraries", "", "cuDNN and NCCL, too, for servers with a bare driver"},
-            {"program-dir", "DIR",
-             "folder of a program of your own, which is started there (cloud_program)"}},
-           {},
-           false},
-          bundle};
+  return {
+      .spec = {.name = "bundle",
+               .help = "pack this program and its libraries into one archive, for machines that "
+                       "have neither",
+               .positionals = "FILE",
+               .options =
+                   {{"nvidia-libraries", "", "cuDNN and NCCL, too, for servers with a bare driver"},
+                    {"program-dir", "DIR",
+                     "folder of a program of your own, which is started there (cloud_program)"}}},
+      .run = bundle};
 }
 
 bool asks_for_help(const std::string& word) {
@@ -400,48 +403,44 @@ const std::vector<Subcommand>& subcommands() {
       order("resume", "resume a paused job", "", resume),
       order("stop", "write a checkpoint and stop a running job", "", stop),
       cloud_command(),
-      {{"eval",
-        "measure a checkpoint's accuracy on the test part of a data set",
-        "CHECKPOINT",
-        {{"data", "SPEC", "data set; default: the one of the checkpoint's run"},
-         {"threads", "N", "compute threads; 0 = one per core"},
-         {"isa", "NAME", "instruction set: auto, avx512, avx2 or portable (slow, for checks)"},
-         {"conv-kernels", "NAME", "convolutions: auto (the faster by layer), direct or winograd"},
-         {"image-size", "PIXELS", "input resolution (default: as in the run, else by the data)"},
-         {"skip-corrupt", "", "skip unusable images and count them"},
-         kAsJson},
-        {},
-        false},
-       evaluate},
+      {.spec = {.name = "eval",
+                .help = "measure a checkpoint's accuracy on the test part of a data set",
+                .positionals = "CHECKPOINT",
+                .options = {{"data", "SPEC", "data set; default: the one of the checkpoint's run"},
+                            {"threads", "N", "compute threads; 0 = one per core"},
+                            kIsa,
+                            kConvKernels,
+                            {"image-size", "PIXELS",
+                             "input resolution (default: as in the run, else by the data)"},
+                            kSkipCorrupt,
+                            kAsJson}},
+       .run = evaluate},
       evaluator_command(),
-      {{"inspect",
-        "show the contents of a checkpoint, or how this machine computes a network",
-        "CHECKPOINT | --kernels | --memory",
-        {{"kernels", "", "show the kernel of each convolution of --model"},
-         {"memory", "", "show where a compute thread keeps the tensors of a --microbatch"},
-         kAsJson},
-        {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"},
-        false},
-       inspect},
+      {.spec = {.name = "inspect",
+                .help = "show the contents of a checkpoint, or how this machine computes a network",
+                .positionals = "CHECKPOINT | --kernels | --memory",
+                .options = {{"kernels", "", "show the kernel of each convolution of --model"},
+                            {"memory", "",
+                             "show where a compute thread keeps the tensors of a --microbatch"},
+                            kAsJson},
+                .settings = {"model", "image_size", "microbatch", "isa", "dtype", "conv_kernels"}},
+       .run = inspect},
       data_command(),
       digest_command(),
-      {{"export",
-        "write a checkpoint's weights as safetensors with torchvision's names",
-        "CHECKPOINT",
-        {{"output", "FILE", "the file to write; must not exist"}, kAsJson},
-        {},
-        false},
-       export_weights},
-      {{"import",
-        "make a checkpoint from weights that PyTorch wrote as safetensors",
-        "FILE",
-        {{"model", "NAME", "network that the weights are for"},
-         {"classes", "N", "number of classes; default: as in the file"},
-         {"output", "FOLDER", "where to write the checkpoint step-0; must not exist"},
-         kAsJson},
-        {},
-        false},
-       import_weights},
+      {.spec = {.name = "export",
+                .help = "write a checkpoint's weights as safetensors with torchvision's names",
+                .positionals = "CHECKPOINT",
+                .options = {{"output", "FILE", "the file to write; must not exist"}, kAsJson}},
+       .run = export_weights},
+      {.spec = {.name = "import",
+                .help = "make a checkpoint from weights that PyTorch wrote as safetensors",
+                .positionals = "FILE",
+                .options = {{"model", "NAME", "network that the weights are for"},
+                            {"classes", "N", "number of classes; default: as in the file"},
+                            {"output", "FOLDER",
+                             "where to write the checkpoint step-0; must not exist"},
+                            kAsJson}},
+       .run = import_weights},
       dashboard_command(),
       profile_command(),
       plan_command(),
@@ -450,7 +449,8 @@ const std::vector<Subcommand>& subcommands() {
       comparison(),
       switch_tuning(),
       documentation_command(),
-      {{"version", "print the version", "", {kAsJson}, {}, false}, version}};
+      {.spec = {.name = "version", .help = "print the version", .options = {kAsJson}},
+       .run = version}};
   return list;
 }
 

@@ -234,22 +234,20 @@ int measure(const ParsedArguments& arguments, Context& context) {
 
 const cli::CommandSpec& command() {
   static const cli::CommandSpec spec = {
-      "simulate",
-      "run the machines of membership or parameter servers in simulated time, with faults",
-      "",
-      {{"seeds", "N", "how many (default 1000)"},
-       {"first-seed", "S", "the first of them (default 1)"},
-       {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
-       {"world", "NAME",
-        "membership (default), failover: coordinators die, standbys take over, or "
-        "parameter-servers"},
-       {"sabotage", "NAME", "break something on purpose, which the checkers must find"},
-       {"members", "N,N,...", "instead: the cost of changes of view for jobs of so many members"},
-       {"changes", "K", "of each kind, with --members (default 10)"},
-       {"replay", "SEED", "run one seed and print its whole history"},
-       {"json", "", "JSON lines: failing seeds, then the summary"}},
-      {},
-      false};
+      .name = "simulate",
+      .help = "run the machines of membership or parameter servers in simulated time, with faults",
+      .options = {
+          {"seeds", "N", "number of seeds (default 1000)"},
+          {"first-seed", "S", "first seed (default 1)"},
+          {"jobs", "J", "threads (default: one per core); the result does not depend on it"},
+          {"world", "NAME",
+           "membership (default), failover: coordinators die, standbys take over, or "
+           "parameter-servers"},
+          {"sabotage", "NAME", "plant a bug that the checkers must find"},
+          {"members", "N,N,...", "instead: measure changes of view of jobs with that many members"},
+          {"changes", "K", "with --members: changes of each kind (default 10)"},
+          {"replay", "SEED", "run one seed and print its whole history"},
+          {"json", "", "JSON lines: failing seeds, then the summary"}}};
   return spec;
 }
 

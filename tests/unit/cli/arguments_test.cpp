@@ -10,12 +10,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-const CommandSpec kCommand = {"demo",
-                              "a demonstration",
-                              "THING",
-                              {{"json", "", "print JSON"}, {"config", "FILE", "a file"}},
-                              {"lr", "augment", "quiet"},
-                              false};
+const CommandSpec kCommand = {.name = "demo",
+                              .help = "a demonstration",
+                              .positionals = "THING",
+                              .options = {{"json", "", "print JSON"}, {"config", "FILE", "a file"}},
+                              .settings = {"lr", "augment", "quiet"}};
 
 ParsedArguments parsed(const std::vector<std::string>& words) {
   Result<ParsedArguments> result = parse_arguments(kCommand, words);
@@ -101,7 +100,8 @@ TEST(Arguments, EverySwitchCanBeSwitchedOff) {
 }
 
 TEST(Arguments, NumbersOutOfRangeAreToldTheRange) {
-  const CommandSpec command = {"demo", "", "", {{"port", "P", ""}, {"budget", "X", ""}}, {}, false};
+  const CommandSpec command = {
+      .name = "demo", .help = "", .options = {{"port", "P", ""}, {"budget", "X", ""}}};
   const auto refusal = [&command](const std::string& flag, const std::string& text, auto number) {
     const auto arguments = parse_arguments(command, {"--" + flag, text});
     const Result<void> read = read_number(arguments.value(), flag, number);
