@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
       mf_loaded_state state = {0};
       state.size = sizeof state;
       if (mf_loaded(job, &state) != MF_OK) return fail(mf_error(job));
-      if (!has_velocity(&state)) return fail("the state that has come has another optimizer");
+      if (!has_velocity(&state)) return fail("the received state has another optimizer");
       for (int k = 0; k <= kInputs; ++k) velocity[k] = ((const float*)state.tensors[0].data)[k];
     }
   }

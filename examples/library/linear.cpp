@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   mayfly::Job job;
   job.on_load([&](const mf_loaded_state& state) {
     if (!has_velocity(state)) {
-      std::fprintf(stderr, "linear: the state that has come has another optimizer\n");
+      std::fprintf(stderr, "linear: the received state has another optimizer\n");
       std::exit(2);
     }
     std::memcpy(velocity.data(), state.tensors[0].data, sizeof velocity);

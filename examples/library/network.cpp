@@ -69,7 +69,7 @@ struct Optimizer {
       if (state.tensor_count != velocities.size() || state.tensors[i].type != MF_F32 ||
           !std::ranges::equal(std::span(state.tensors[i].shape, state.tensors[i].dimensions),
                               velocities[i].sizes())) {
-        std::fprintf(stderr, "network: the state that has come has another optimizer\n");
+        std::fprintf(stderr, "network: the received state has another optimizer\n");
         std::exit(2);
       }
       std::memcpy(velocities[i].data_ptr(), state.tensors[i].data, velocities[i].nbytes());

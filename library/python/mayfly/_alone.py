@@ -48,7 +48,7 @@ def _new_run_dir():
             return path
         except FileExistsError:
             if not os.path.isdir(path):  # "runs" is a file
-                raise Refused(f"{path} cannot be made: a part of it is no folder") from None
+                raise Refused(f"{path} cannot be created: a part of it is not a folder") from None
             path = f"{base}-{copy}"
             copy += 1
         except OSError as error:
@@ -179,6 +179,6 @@ class StopSignals:
 
     def _stop(self, number, frame):
         self.end()
-        print("mayfly: stopping with a checkpoint; once more ends the program at once",
+        print("mayfly: stopping with a checkpoint; interrupt again to end the program at once",
               file=sys.stderr, flush=True)
         self._coordinator.send_signal(signal.SIGINT)

@@ -17,7 +17,7 @@ def _described(arrays):
     described = []
     for name, array in arrays.items():
         if not isinstance(array, numpy.ndarray):
-            raise Refused(f"{name} is no array of NumPy's, but of the type {type(array).__name__}")
+            raise Refused(f"{name} is not a NumPy array, but of the type {type(array).__name__}")
         if not (array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] and array.dtype.isnative
                 and array.dtype.name in _TYPES):
             raise Refused(f"array {name} (type {array.dtype}) must be contiguous and writable "
@@ -75,8 +75,9 @@ class ArrayJob(BaseJob):
         for what, arrays, kept in self._kept:
             for name in [*kept, *arrays]:
                 if arrays.get(name) is not kept.get(name):
-                    raise Refused(f'{what}["{name}"] is another array than when the job was made; '
-                                  f'it is changed in place: {what}["{name}"][...] = new values')
+                    raise Refused(f'{what}["{name}"] was replaced by another array after the job '
+                                  'was made; change it in place: '
+                                  f'{what}["{name}"][...] = new values')
 
     _prepare = _updated = _check_kept
 
@@ -95,7 +96,7 @@ class ArrayJob(BaseJob):
             if ours.get(name) != theirs.get(name):
                 raise Refused(f"the array {name} of the state is {ours.get(name, 'absent')} in "
                               f"this program, and {theirs.get(name, 'absent')} in the state that "
-                              "has come from a checkpoint or another worker")
+                              "was received from a checkpoint or another worker")
         for name, _, _, content in came:
             ctypes.memmove(self.state[name].ctypes.data, content, len(content))
 
@@ -127,7 +128,7 @@ class ArrayStep(BaseStep):
         parameters = self._job.parameters
         for name in sorted(parameters.keys() ^ gradients.keys()):
             raise Refused(f"{name} has no gradient; None stands for zeros" if name in parameters
-                          else f"a gradient of {name}, which is none of the parameters")
+                          else f"a gradient of {name}, which is not a parameter")
         addresses, kept = [], []
         for name, parameter in parameters.items():
             if gradients[name] is None:

@@ -71,11 +71,11 @@ def whole(name, value):
     return operator.index(value)
 
 
-def right_of(correct):
+def correct_count(correct):
     """Checks a number of correct predictions: a share of them would be rounded to 0."""
     number = int(correct)
     if number != float(correct) or number < 0:
-        raise Refused(f"correct is {correct}, and not a number of right predictions")
+        raise Refused(f"correct is {correct}, and not a number of correct predictions")
     return number
 
 

@@ -5,7 +5,7 @@ import sys
 
 from . import _abi
 from ._abi import Refused
-from ._core import Core, Microbatch, right_of, whole
+from ._core import Core, Microbatch, correct_count, whole
 
 
 class BaseJob:
@@ -32,7 +32,7 @@ class BaseJob:
         """Why this process has left the job (mayfly.Outcome); set after the loop."""
         return self._core.outcome
 
-    def leave(self, reason="asked by the program"):
+    def leave(self, reason="requested by the program"):
         """Asks the coordinator to release this worker after the present step. Any thread."""
         self._core.leave(reason)
 
@@ -54,7 +54,7 @@ class BaseJob:
         """The steps of this worker. The program iterates each one and then updates its
         parameters."""
         if self._has_begun:
-            raise Refused("the loop over a job's steps is one loop, and this is a second one")
+            raise Refused("a job has only one loop over its steps, and this is a second one")
         self._has_begun = True
         with self._core.closed_on_failure():
             self._prepare()
@@ -128,7 +128,7 @@ class BaseStep:
     def __init__(self, job, task):
         self._job = job
         self._task = task
-        self._at_hand = None  # the present microbatch, until it has a result
+        self._current = None  # the present microbatch, until it has a result
         self.number = task.step
         self.updates = False
         self.is_over = False
@@ -155,17 +155,17 @@ class BaseStep:
             if task.kind in (_abi.LOAD, _abi.EVALUATE):
                 self._job._answer(task)
             else:
-                self._at_hand = Microbatch.of_task(task)
-                yield self._at_hand
-                if self._at_hand is not None:
-                    raise Refused(f"microbatch {self._at_hand.number} of step {self.number} has "
-                                  "no result: the loop gave none to the step")
+                self._current = Microbatch.of_task(task)
+                yield self._current
+                if self._current is not None:
+                    raise Refused(f"microbatch {self._current.number} of step {self.number} has "
+                                  "no result: the loop passed none to the step")
             task = self._job._next()
 
     def _add(self, addresses, loss, correct, metrics=None, weight=1):
         self._job._core.set_metrics(metrics or {})
-        self._job._core.add(addresses, float(loss), right_of(correct), float(weight))
-        self._at_hand = None
+        self._job._core.add(addresses, float(loss), correct_count(correct), float(weight))
+        self._current = None
 
     def _take_means(self, task):
         raise NotImplementedError
@@ -179,7 +179,7 @@ def steps_of(samples, batch, epochs, steps):
     if batch < 1 or samples < 1:
         raise Refused(f"batch {batch} of {samples} samples: both must be at least 1")
     if (steps is None) == (epochs is None):
-        raise Refused("say how long the job is: epochs=10 or steps=1000, one of them")
+        raise Refused("give the length of the job: either epochs=10 or steps=1000")
     if not 0 < (steps or epochs or 0) < math.inf:
         raise Refused(f"{'epochs' if steps is None else 'steps'} must be more than 0, and not "
                       f"{epochs if steps is None else steps}")

@@ -7,7 +7,8 @@ import sys
 def main():
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_bundle", "mayfly")
     if not os.path.exists(program):
-        sys.exit("this package has no program mayfly in it: it was not installed from a wheel")
+        sys.exit("this package does not contain the program mayfly: it was not installed from a "
+                 "wheel")
     os.execv(program, [program, *sys.argv[1:]])
 
 

@@ -836,7 +836,7 @@ def gained_parts():
     before, _ = changed("plain", 1)
     again, _ = changed("gains", 2, "40", args=["--resume", before.run_dir])
     for name in ("the scheduler", "the extra part kept"):
-        expect(f"the state that has come has nothing for {name}, which begins anew"
+        expect(f"the received state has nothing for {name}, which keeps its initial state"
                in again.logs(), again.logs())
     again.remove()
     before.remove()
@@ -869,14 +869,14 @@ def misused():
         expect(words in run.logs(), f"{how}: {run.logs()}")
         run.remove()
     for how, code, words in (
-            ("thaws", 1, "first.weight was frozen when the job was made, and is to be trained"),
+            ("thaws", 1, "first.weight was frozen when the job was made, and requires a gradient"),
             ("renewed", 1, "the parameter last.weight was replaced by another one"),
             ("filled", 1, "extremes was float32[0, 2] on cpu when the job was made, and is"),
             ("converted", 1, "was float32[8, 6] on cpu when the job was made, and is float64"),
             ("stream", 2, "data has no length or no index"),
             ("loader", 2, "data is a DataLoader; give the job its data set"),
             ("renorm", 2, "the layer words has a max_norm: it would change its weights"),
-            ("share", 2, "correct is 0.5, and not a number of right predictions"),
+            ("share", 2, "correct is 0.5, and not a number of correct predictions"),
             ("again", 2, "a job has one evaluation, and this is a second one"),
             ("readers", 2, "num_workers is -1, and must be at least 0"),
             ("empty", 2, "the data set of the evaluation is empty"),
@@ -1087,14 +1087,14 @@ def wrong_arrays():
             ("read_only", "array bias (type float32) must be contiguous and writable"),
             ("swapped", "array bias (type >f4) must be contiguous and writable"),
             ("huge", "train_samples is 18446744073709551872, which no job can have"),
-            ("listed", "bias is no array of NumPy's, but of the type list"),
+            ("listed", "bias is not a NumPy array, but of the type list"),
             ("number", "the gradient of bias (float64[]) is not a contiguous array of float32"),
-            ("misspelt", "a gradient of bais, which is none of the parameters"),
+            ("misspelt", "a gradient of bais, which is not a parameter"),
             ("lacks", "bias has no gradient; None stands for zeros"),
             ("shaped", "the gradient of weight (float32[2, 4]) is not a contiguous array of "
                        "float32 with the parameter's shape, [8]"),
-            ("replaces", 'parameters["bias"] is another array than when the job was made'),
-            ("replaces_state", 'state["velocity.bias"] is another array than when the job')):
+            ("replaces", 'parameters["bias"] was replaced by another array after the job'),
+            ("replaces_state", 'state["velocity.bias"] was replaced by another array after the')):
         run = Run(QUIET + ["--workers", "1"], program=[
             PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", how])
         code = run.wait()
@@ -1179,7 +1179,7 @@ def breaks_at_the_end():
         job = Job()
         for step in job.steps():
             for microbatch in step.microbatches():
-                step._at_hand = None  # it has a result
+                step._current = None  # it has a result
             if not step.updates:
                 break
         print(job.outcome)
@@ -1274,9 +1274,9 @@ def other_arrays():
     run = Run(QUIET + ["--workers", "1"], program=program + ["30"])
     run.finish()
     for how, words in (("narrow", "the array velocity.weight of the state is float32[4] in this "
-                                  "program, and float32[8] in the state that has come"),
+                                  "program, and float32[8] in the state that was received"),
                        ("renamed", "the array momentum.bias of the state is float32[1] in this "
-                                   "program, and absent in the state that has come")):
+                                   "program, and absent in the state that was received")):
         again = Run(QUIET + ["--workers", "1", "--resume", run.run_dir],
                     program=program + ["40", how])
         code = again.wait()
@@ -1363,7 +1363,7 @@ def checked():
     run = Run(QUIET, program=[*program, "random", "2"], timeout=120)
     code = run.wait()
     text = run.logs()
-    expect(code == 2 and "the gradient of 0.weight is another one each time" in text,
+    expect(code == 2 and "the gradient of 0.weight differs each time" in text,
            f"{code}\n{text}")
     run.remove()
 
@@ -1468,7 +1468,7 @@ def other_optimizer():
     for program in (LINEAR, LINEAR + "-cpp"):
         again = Run(QUIET + ["--workers", "1", "--resume", run.run_dir], program=[program, "40"])
         code = again.wait()
-        expect(code != 0 and "the state that has come has another optimizer" in again.logs(),
+        expect(code != 0 and "the received state has another optimizer" in again.logs(),
                f"{program}: {code}\n{again.logs()}")
         again.remove()
     run.remove()

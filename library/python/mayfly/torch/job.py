@@ -9,7 +9,7 @@ import torch
 
 from .. import _abi
 from .._abi import Refused
-from .._core import Microbatch, right_of, whole
+from .._core import Microbatch, correct_count, whole
 from .._job import BaseJob, BaseStep, microbatch_of, steps_of
 from .checkpoint import unpickled
 from .facts import facts
@@ -49,8 +49,8 @@ def _owned(items):
 
 def _check_data(data):
     if isinstance(data, torch.utils.data.DataLoader):
-        raise Refused("data is a DataLoader; give the job its data set: the order of samples, "
-                      "batches and who reads them are the job's")
+        raise Refused("data is a DataLoader; give the job its data set: the job decides the order "
+                      "of samples, the batches, and which process reads them")
     if isinstance(data, torch.utils.data.IterableDataset) or not (
             hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         raise Refused("data has no length or no index: the samples of a step are chosen by their "
@@ -217,9 +217,9 @@ class Job(BaseJob):
         for other in found[1:]:
             for (name, _), a, b in zip(self._parameters, found[0], other):
                 if (a is None) != (b is None) or (a is not None and not torch.equal(a, b)):
-                    raise Refused(f"the gradient of {name} is another one each time the same "
-                                  "microbatch is computed: something in the model is neither a "
-                                  "function of its state nor drawn from torch, numpy or random")
+                    raise Refused(f"the gradient of {name} differs each time the same microbatch "
+                                  "is computed: something in the model is neither a function of "
+                                  "its state nor drawn from torch, numpy or random")
 
     def _step_of(self, task):
         return Step(self, task)
@@ -266,7 +266,8 @@ class Job(BaseJob):
                           + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
                           + ", which the model has: make it after the model's last layer was "
                           "added, with all that is trained in its groups (a job has one "
-                          "optimizer), or say requires_grad_(False) of what is not trained")
+                          "optimizer), or call requires_grad_(False) of parameters that are not "
+                          "trained")
 
     # The optimizer's state: the library reads tensors from their memory, the rest is pickled.
 
@@ -403,11 +404,11 @@ class Job(BaseJob):
             own = {name: float(more[0][name]) for name in names}
             if len(more) != (1 if names else 0):
                 raise ValueError
-            return right_of(correct), float(loss_sum), own
+            return correct_count(correct), float(loss_sum), own
         except (TypeError, ValueError, KeyError, IndexError) as error:
             wanted = f", and a dictionary of the sums {', '.join(names)}" if names else ""
-            raise Refused("the function of the evaluation must return two numbers, the right "
-                          f"predictions and the sum of the losses{wanted}; it returned "
+            raise Refused("the function of the evaluation must return two numbers, the number of "
+                          f"correct predictions and the sum of the losses{wanted}; it returned "
                           f"{found!r:.80}") from error
 
 
@@ -444,8 +445,8 @@ class Step(BaseStep):
         """Adds the gradients that the parameters have now as those of the present microbatch."""
         for name, p in self._job._frozen:
             if p.requires_grad:
-                raise Refused(f"{name} was frozen when the job was made, and is to be trained now; "
-                              "make the job while it requires a gradient, and freeze it then")
+                raise Refused(f"{name} was frozen when the job was made, and requires a gradient "
+                              "now; make the job while it requires one, and freeze it afterwards")
         for name, p in self._job._parameters:
             if p.grad is not None and p.grad.is_sparse:
                 raise Refused(f"the gradient of {name} is sparse; make its layer dense")

@@ -47,7 +47,7 @@ def _of_types(now, came):
 
 def take(name, thing, state):
     if state is None:
-        print(f"mayfly: the state that has come has nothing for {name}, which begins anew",
+        print(f"mayfly: the received state has nothing for {name}, which keeps its initial state",
               file=sys.stderr, flush=True)
     else:
         thing.load_state_dict(state)
