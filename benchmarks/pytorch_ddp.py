@@ -69,8 +69,8 @@ class Images:
                       columns[:, None, None, :]]
 
 
-def right_predictions(network, images, rank, world):
-    """Right predictions on the test set; each worker computes a part of it."""
+def correct_predictions(network, images, rank, world):
+    """Correct predictions on the test set; each worker computes a part of it."""
     network.eval()
     right = 0
     with torch.no_grad():
@@ -185,7 +185,7 @@ class Training:
             Path(self.options.folder, "result.json").write_text(json.dumps(result))
 
     def evaluate(self):
-        accuracy = right_predictions(self.network.module, self.images, self.rank, self.world)
+        accuracy = correct_predictions(self.network.module, self.images, self.rank, self.world)
         self.state["accuracy"].append((round(time.time() - self.state["begun"], 2), accuracy))
 
 
