@@ -96,7 +96,7 @@ class Queue {
     for (Waiting& each : waiting_) {
       each.cost = cost_of(each.rank, counts_[each.rank] + 1);
     }
-    if (left <= waiting_.size() && give_each_one(left)) {
+    if (left <= waiting_.size() && assign_one_to_each(left)) {
       return;
     }
     std::make_heap(waiting_.begin(), waiting_.end(), std::greater<>());
@@ -157,7 +157,7 @@ class Queue {
   }
   /// Gives one microbatch to each of the first `left` ranks in the order; gives none and returns
   /// false if one of them would then still be among the first.
-  bool give_each_one(std::uint32_t left) {
+  bool assign_one_to_each(std::uint32_t left) {
     const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(left);
     std::nth_element(waiting_.begin(), end, waiting_.end());
     const auto last = std::max_element(waiting_.begin(), end);

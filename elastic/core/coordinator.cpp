@@ -344,7 +344,7 @@ void Coordinator::on_resume(MemberId id, const Peer& peer, const Resume& resume)
   if (phase_ == JobPhase::kResuming) {
     returns_.on_report(now_);
   } else {
-    place_late(id, peer);
+    place_returned(id, peer);
   }
 }
 

@@ -109,7 +109,7 @@ class Coordinator {
   void take_charge();
   void place_all();
   void place(MemberId id);
-  void place_late(MemberId id, const Peer& peer);
+  void place_returned(MemberId id, const Peer& peer);
   void dismiss_outdated(MemberId id);
   void wait_for_quorum(const std::string& lack);
   void check_quorum_time();

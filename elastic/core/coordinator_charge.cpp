@@ -111,7 +111,7 @@ void Coordinator::place(MemberId id) {
 
 /// A member returns to a coordinator that is in charge: it was lost, and its view has not been
 /// replaced yet.
-void Coordinator::place_late(MemberId id, const Peer& peer) {
+void Coordinator::place_returned(MemberId id, const Peer& peer) {
   if (has_part(*peer.resume) && phase_ == JobPhase::kRunning) {
     dismiss_outdated(id);
     return;
@@ -146,7 +146,7 @@ void Coordinator::check_quorum_time() {
   if (!options_.quorum || !waits) {
     return;
   }
-  if (quorum_.is_out_of_patience(now_)) {
+  if (quorum_.has_waited_too_long(now_)) {
     send_members_elsewhere(
         quorum_.reason_to_wait(membership_).value_or("no majority returned to this coordinator"));
   }

@@ -48,14 +48,14 @@ std::string body_of(const Message& message) {
       message);
 }
 
-bool comes_all_the_time(const Message& message) {
+bool is_periodic(const Message& message) {
   return std::holds_alternative<Heartbeat>(message) || std::holds_alternative<Progress>(message) ||
          std::holds_alternative<Report>(message);
 }
 
 std::string about_message(Duration since_start, std::string_view way,
                           std::optional<MemberId> member, const Message& message) {
-  if (comes_all_the_time(message)) {
+  if (is_periodic(message)) {
     return {};
   }
   return history_line(since_start, way, member,

@@ -216,14 +216,14 @@ void announce(View view, const std::optional<View>& before, std::uint32_t delta_
               Outbox& outbox) {
   outbox.append(log_record::ViewPublished{view}, !before);
   const bool by_delta = before && before->members.size() >= delta_from_members;
-  std::vector<MemberId> know_before;
+  std::vector<MemberId> know_previous;
   std::vector<MemberId> others;
   for (const ViewMember& member : view.members) {
-    (by_delta && member_of(*before, member.id) != nullptr ? know_before : others)
+    (by_delta && member_of(*before, member.id) != nullptr ? know_previous : others)
         .push_back(member.id);
   }
-  if (!know_before.empty()) {
-    outbox.add(coordinator_effect::SendToAll{std::move(know_before),
+  if (!know_previous.empty()) {
+    outbox.add(coordinator_effect::SendToAll{std::move(know_previous),
                                              NewViewDelta{make_delta(*before, view)}});
   }
   if (!others.empty()) {

@@ -173,7 +173,7 @@ void Quorum::extend_deadlines(Duration pause, Instant now) {
 
 /// The time-out is random: two groups of members that change coordinators at the same moments would
 /// never meet.
-bool Quorum::is_out_of_patience(Instant now) const {
+bool Quorum::has_waited_too_long(Instant now) const {
   if (!waiting_since_) {
     return false;
   }

@@ -64,7 +64,7 @@ class Quorum {
   void extend_deadlines(Duration pause, Instant now);
   [[nodiscard]] bool is_waiting() const { return waiting_since_.has_value(); }
   /// The members have waited long enough and must try another coordinator.
-  [[nodiscard]] bool is_out_of_patience(Instant now) const;
+  [[nodiscard]] bool has_waited_too_long(Instant now) const;
   /// This coordinator has not been in charge for at least this time.
   [[nodiscard]] bool has_idled(Duration time, Instant now) const {
     return idle_since_ && now - *idle_since_ >= time;

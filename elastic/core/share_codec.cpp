@@ -21,7 +21,7 @@ ShareKind kind_of(const ViewDelta::Share& share, std::uint32_t end) {
   return follows ? static_cast<ShareKind>(share.rule) : ShareKind::kAnything;
 }
 
-bool comes_in_runs(ShareKind kind) {
+bool is_run_length_coded(ShareKind kind) {
   return kind == ShareKind::kAsLater || kind == ShareKind::kAsBefore;
 }
 
@@ -63,9 +63,9 @@ void shares(Encoder& io, const std::vector<ViewDelta::Share>& all) {
       end = all[i].first + all[i].count;
       ++same;
       ++i;
-    } while (comes_in_runs(kind) && i < all.size() && all[i].count == share.count &&
+    } while (is_run_length_coded(kind) && i < all.size() && all[i].count == share.count &&
              kind_of(all[i], end) == kind);
-    if (comes_in_runs(kind)) {
+    if (is_run_length_coded(kind)) {
       io.number(same, kMembersMax);
     }
     share_fields(io, share, kind);
@@ -87,12 +87,12 @@ void shares(Decoder& io, std::vector<ViewDelta::Share>& all) {
     if (kind != ShareKind::kAnything) {
       share.rule = static_cast<ViewDelta::FirstStep>(kind);
     }
-    if (comes_in_runs(kind)) {
+    if (is_run_length_coded(kind)) {
       io.number(same, static_cast<std::uint32_t>(total - all.size()));
     }
     share_fields(io, share, kind);
     const bool is_longer_run =
-        comes_in_runs(kind) && kind == kind_before && share.count == count_before;
+        is_run_length_coded(kind) && kind == kind_before && share.count == count_before;
     io.require(same > 0 && is_proper(share) && !is_longer_run);
     for (std::uint32_t i = 0; i < same && !io.failed(); ++i) {
       io.require(share.count <= kMicrobatchesMax - share.first && kind_of(share, end) == kind);

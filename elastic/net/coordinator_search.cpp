@@ -34,7 +34,7 @@ void CoordinatorSearch::begin(std::size_t lost, std::uint64_t seed) {
   attempt_next();
 }
 
-void CoordinatorSearch::go_on_elsewhere(std::uint32_t skip) {
+void CoordinatorSearch::try_others(std::uint32_t skip) {
   ENSURE(plan_.has_value(), "a search has begun");
   plan_->try_elsewhere(skip);
   attempt_next();

@@ -23,7 +23,7 @@ class CoordinatorSearch {
  public:
   /// Makes the Hello of the next attempt.
   using Introduction = std::function<Hello()>;
-  /// A coordinator has answered; the search pauses until begin() or go_on_elsewhere().
+  /// A coordinator has answered; the search pauses until begin() or try_others().
   using OnAnswer = std::function<void(std::size_t endpoint, Answer answer)>;
 
   CoordinatorSearch(boost::asio::io_context& io, std::vector<std::string> endpoints, Bytes token,
@@ -35,7 +35,7 @@ class CoordinatorSearch {
   void begin(std::size_t lost, std::uint64_t seed);
   /// The coordinator that answered cannot be used: the search continues with the others, `skip` as
   /// in NoQuorum.
-  void go_on_elsewhere(std::uint32_t skip);
+  void try_others(std::uint32_t skip);
   /// No more attempts.
   void stop();
 

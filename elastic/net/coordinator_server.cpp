@@ -406,7 +406,7 @@ void Server::handle(const CoordinatorEvent& each) {
       break;
     }
   }
-  flight_.write_if_asked();
+  flight_.write_if_requested();
   if (is_quiet_ && !core_->is_undisturbed() && !sessions_.shutting_down()) {
     schedule_tick();  // at the shorter interval
   }

@@ -69,20 +69,20 @@ void FlightRecorder::received(Instant now, const CoordinatorEvent& event) {
 
 void FlightRecorder::received(Instant now, const MemberEvent& event) {
   add(history_line(now - start_, event));
-  asked_ = asked_ || is_reason(event);
+  write_requested_ = write_requested_ || is_reason(event);
 }
 
 void FlightRecorder::decided(Instant now, const std::vector<CoordinatorEffect>& effects) {
   for (const CoordinatorEffect& effect : effects) {
     add(history_line(now - start_, effect));
-    asked_ = asked_ || is_reason(effect);
+    write_requested_ = write_requested_ || is_reason(effect);
   }
 }
 
 void FlightRecorder::decided(Instant now, const std::vector<MemberEffect>& effects) {
   for (const MemberEffect& effect : effects) {
     add(history_line(now - start_, effect));
-    asked_ = asked_ || is_reason(effect);
+    write_requested_ = write_requested_ || is_reason(effect);
   }
 }
 
@@ -106,8 +106,8 @@ void FlightRecorder::write_from(int file, std::size_t first) const noexcept {
   }
 }
 
-void FlightRecorder::write_if_asked() {
-  if (!std::exchange(asked_, false) || path_.empty()) {
+void FlightRecorder::write_if_requested() {
+  if (!std::exchange(write_requested_, false) || path_.empty()) {
     return;
   }
   constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC;

@@ -35,7 +35,7 @@ class FlightRecorder {
   /// If there has been a reason since the last call, appends the lines recorded since then.
   /// Separate from decided(), so that no member waits for a disk. A file that has grown large
   /// begins anew.
-  void write_if_asked();
+  void write_if_requested();
 
   /// From now on the last lines of every recorder of this process are written when it gets SIGSEGV,
   /// SIGBUS, SIGILL, SIGFPE or SIGABRT, before it dies. To be called once, early.
@@ -58,7 +58,7 @@ class FlightRecorder {
   std::vector<Line> ring_;  // kLines, allocated once, so that a signal handler can read them
   std::atomic<std::size_t> count_{0};  // lines ever added
   std::size_t written_ = 0;            // number of lines that were written
-  bool asked_ = false;
+  bool write_requested_ = false;
 };
 
 }  // namespace mayfly::elastic

@@ -234,7 +234,7 @@ void Client::on_answer(std::size_t endpoint, Answer answer) {
     handle(member_event::Received{*refused});
     const auto skip = std::exchange(unwelcome_skip_, std::nullopt);
     if (skip || handler_ == nullptr) {
-      search_.go_on_elsewhere(skip.value_or(0));
+      search_.try_others(skip.value_or(0));
     }
     return;
   }
@@ -308,7 +308,7 @@ void Client::leave_coordinator(std::uint32_t skip) {
   connection_->close("this coordinator is not in charge");
   connection_.reset();
   search_.begin(endpoint_, value(welcome_.member));
-  search_.go_on_elsewhere(skip);
+  search_.try_others(skip);
   handle(member_event::CoordinatorLost{});
 }
 
@@ -384,7 +384,7 @@ void Client::handle(const MemberEvent& each) {
   if (unwelcome_skip_ && connection_ != nullptr) {
     leave_coordinator(*std::exchange(unwelcome_skip_, std::nullopt));
   }
-  flight_.write_if_asked();
+  flight_.write_if_requested();
 }
 
 void Client::apply(member_effect::RunView& run) {

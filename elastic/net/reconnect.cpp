@@ -11,36 +11,36 @@ ReconnectPlan::ReconnectPlan(ReconnectOptions options, std::size_t lost, std::ui
                              Instant now)
     : options_(options),
       endpoint_(lost),
-      lost_one_until_(now + options.lost_one_first),
+      lost_first_until_(now + options.lost_one_first),
       delay_(options.first_delay),
       random_(CounterRandom(seed)) {
   ENSURE(lost < options.endpoints, "the coordinator that was lost is one of the list");
 }
 
 ReconnectPlan::Attempt ReconnectPlan::next(Instant now) {
-  if (std::exchange(is_first_, false) && now < lost_one_until_) {
+  if (std::exchange(is_first_, false) && now < lost_first_until_) {
     return {endpoint_, Duration::zero()};
   }
   const bool alone = options_.endpoints == 1;
-  if (is_lost_one_first_ && !alone && now >= lost_one_until_) {
-    is_lost_one_first_ = false;
+  if (tries_lost_first_ && !alone && now >= lost_first_until_) {
+    tries_lost_first_ = false;
     delay_ = options_.first_delay;
     until_slower_ = options_.endpoints;
   }
-  if (!is_lost_one_first_) {
+  if (!tries_lost_first_) {
     endpoint_ = (endpoint_ + 1) % options_.endpoints;
   }
   const auto jitter_percent = 75 + static_cast<std::int64_t>(random_.below(51));
   const Attempt attempt{endpoint_, delay_ * jitter_percent / 100};
   if (--until_slower_ == 0) {
-    until_slower_ = is_lost_one_first_ ? 1 : options_.endpoints;
+    until_slower_ = tries_lost_first_ ? 1 : options_.endpoints;
     delay_ = std::min(delay_ * 3 / 2, options_.longest_delay);
   }
   return attempt;
 }
 
 void ReconnectPlan::try_elsewhere(std::uint32_t skip) {
-  lost_one_until_ = Instant{};
+  lost_first_until_ = Instant{};
   if (options_.endpoints > 1) {
     endpoint_ = (endpoint_ + skip % (options_.endpoints - 1)) % options_.endpoints;
   }

@@ -42,9 +42,9 @@ class ReconnectPlan {
  private:
   ReconnectOptions options_;
   std::size_t endpoint_;
-  Instant lost_one_until_;
+  Instant lost_first_until_;
   bool is_first_ = true;
-  bool is_lost_one_first_ = true;
+  bool tries_lost_first_ = true;
   Duration delay_;
   std::size_t until_slower_ = 1;  // attempts until the delay grows
   RandomStream random_;

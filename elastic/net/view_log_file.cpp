@@ -101,7 +101,7 @@ bool ViewLogFile::append(ByteSpan record, bool durable) {
 }
 
 void ViewLogFile::complain(const std::string& what) {
-  if (!std::exchange(complained_, true)) {
+  if (!std::exchange(error_logged_, true)) {
     log::error(what + "; a coordinator that is restarted now would have to ask the members");
   }
 }

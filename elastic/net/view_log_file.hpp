@@ -60,7 +60,7 @@ class ViewLogFile {
   const std::string path_;
   Bytes found_;
   std::size_t bytes_ = 0;
-  bool complained_ = false;
+  bool error_logged_ = false;
   bool is_replaced_ = false;  // rewrite() has replaced the file, and the new one is not open yet
 
   std::mutex mutex_;

@@ -59,7 +59,7 @@ TEST_F(FlightRecorderTest, KeepsTheLastLinesAndCutsLongOnes) {
   }
   recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
                                   coordinator_effect::Note{"evicted", MemberId{3}, "hangs"}});
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   const std::string text = file();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 512);
   const std::size_t last_but_one = text.find("connection_lost 1999 xxx");
@@ -70,19 +70,19 @@ TEST_F(FlightRecorderTest, KeepsTheLastLinesAndCutsLongOnes) {
 TEST_F(FlightRecorderTest, IsWrittenForAReasonOnlyAndEachLineOnce) {
   FlightRecorder recorder(path_);
   recorder.received(Instant{}, CoordinatorEvent(coordinator_event::PauseAsked{true}));
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   EXPECT_FALSE(fs::exists(path_));
   recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
                                   coordinator_effect::Note{"evicted", MemberId{3}, "hangs"}});
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   EXPECT_THAT(file(), HasSubstr("pause_asked\n"));
   EXPECT_THAT(file(), HasSubstr("evicted 3 hangs\n"));
   const std::string before = file();
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   EXPECT_EQ(file(), before);
   recorder.decided(Instant{}, std::vector<CoordinatorEffect>{
                                   coordinator_effect::Note{"lost", MemberId{4}, "killed"}});
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   EXPECT_THAT(file(), HasSubstr("lost 4 killed\n"));
   EXPECT_THAT(file().substr(before.size()), Not(HasSubstr("evicted 3")));
 }
@@ -94,7 +94,7 @@ TEST_F(FlightRecorderTest, AMemberWritesWhenItsGroupBroke) {
   stopped.failed = true;
   stopped.detail = "peer 1 closed";
   recorder.received(Instant{}, MemberEvent(member_event::TrainerStopped{stopped}));
-  recorder.write_if_asked();
+  recorder.write_if_requested();
   EXPECT_THAT(file(), HasSubstr("trainer_stopped view 2 after step 0, failed peer 1 closed\n"));
 }
 

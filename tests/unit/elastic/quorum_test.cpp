@@ -133,12 +133,12 @@ TEST(Quorum, ViewsOfTheSameMembersAreOneBase) {
 TEST(Quorum, SendsMembersElsewhereAfterItsPatienceAndNotTwiceAtOnce) {
   const CoordinatorOptions options = with_quorum();
   Quorum quorum(options);
-  EXPECT_FALSE(quorum.is_out_of_patience(kLater));
+  EXPECT_FALSE(quorum.has_waited_too_long(kLater));
   EXPECT_TRUE(quorum.wait(kSoon, kSoon));
   EXPECT_FALSE(quorum.wait(kLater, kLater)) << "it is no news";
   EXPECT_TRUE(quorum.is_waiting());
-  EXPECT_FALSE(quorum.is_out_of_patience(kSoon + options.quorum_timeout - milliseconds(1)));
-  EXPECT_TRUE(quorum.is_out_of_patience(kSoon + 2 * options.quorum_timeout));
+  EXPECT_FALSE(quorum.has_waited_too_long(kSoon + options.quorum_timeout - milliseconds(1)));
+  EXPECT_TRUE(quorum.has_waited_too_long(kSoon + 2 * options.quorum_timeout));
   quorum.asked_again();
   EXPECT_FALSE(quorum.is_waiting());
   EXPECT_TRUE(quorum.has_idled(seconds(1), kSoon + seconds(1))) << "it still is not in charge";
@@ -153,9 +153,9 @@ TEST(Quorum, ItsPatienceLastsLongerIfItStoodStillItself) {
   ASSERT_TRUE(quorum.wait(kSoon, kSoon));
   const Duration pause = seconds(700);
   quorum.extend_deadlines(pause, kSoon + pause);
-  EXPECT_FALSE(quorum.is_out_of_patience(kSoon + pause));
+  EXPECT_FALSE(quorum.has_waited_too_long(kSoon + pause));
   EXPECT_FALSE(quorum.has_idled(options.min_workers_timeout, kSoon + pause));
-  EXPECT_TRUE(quorum.is_out_of_patience(kSoon + pause + 2 * options.quorum_timeout));
+  EXPECT_TRUE(quorum.has_waited_too_long(kSoon + pause + 2 * options.quorum_timeout));
   quorum.extend_deadlines(pause, kSoon + seconds(1));
   EXPECT_FALSE(quorum.has_idled(seconds(1), kSoon + seconds(1))) << "never longer than since now";
 }
