@@ -63,7 +63,7 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
   }
   parts.signals.set_client(&client);
   if (client.joins_late()) {  // before the job begins, a broken link stops no member
-    parts.reach.wait(link.order_came(), [&link] { return link.has_order(); });
+    parts.reach.wait(link.order_arrived(), [&link] { return link.has_order(); });
   }
   client.post(elastic::member_event::Loaded{committed, state_bytes});
   log::info(fmt::format("joined {} as member {}", config.coordinator, value(client.id())));

@@ -55,7 +55,7 @@ int exit_code_of_outcome(elastic::Outcome outcome) {
 /// Keeps the recorded settings that must not change in a continued job.
 Result<void> take_over(JobConfig& config) {
   TRY_ASSIGN(const JobConfig recorded, config_of_run(config.run_dir));
-  TRY_ASSIGN(config, config_to_go_on_with(config, recorded));
+  TRY_ASSIGN(config, config_to_continue_with(config, recorded));
   return {};
 }
 
@@ -74,7 +74,7 @@ Result<std::string> try_starting_state(const Job& job) {
 bool is_nothing_left(const Job& job, std::uint64_t step) {
   const std::string& run_dir = job.config.run_dir;
   return !job.config.resume.empty() && step >= job.total_steps &&
-         (says_done(run_dir) || !std::filesystem::exists(run_dir + "/events.jsonl"));
+         (has_done_summary(run_dir) || !std::filesystem::exists(run_dir + "/events.jsonl"));
 }
 
 Result<std::unique_ptr<CoordinatorProcess>> CoordinatorProcess::start(

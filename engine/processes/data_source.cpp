@@ -169,8 +169,8 @@ class Progress {
  public:
   explicit Progress(std::uint64_t bytes) : bytes_(bytes) {}
   void operator()(std::uint64_t received) {
-    if (const Instant now = monotonic_now(); now - said_ > kSayEvery) {
-      said_ = now;
+    if (const Instant now = monotonic_now(); now - logged_at_ > kSayEvery) {
+      logged_at_ = now;
       log::info(
           fmt::format("{} of {} MiB of the data set have arrived", received >> 20, bytes_ >> 20));
     }
@@ -178,7 +178,7 @@ class Progress {
 
  private:
   std::uint64_t bytes_;
-  Instant said_ = monotonic_now();
+  Instant logged_at_ = monotonic_now();
 };
 
 // --- from the coordinator

@@ -242,7 +242,7 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
 struct EndedMembership {
   elastic::member_effect::Leave leave;
   nn::ModelState state;
-  bool comes_back = false;  ///< it left only to join again without its parameter server
+  bool rejoins = false;  ///< it left only to join again without its parameter server
 };
 
 /// Trains from the moment when this worker is a member until it leaves. `server` is the parameter
@@ -266,9 +266,9 @@ EndedMembership run_membership(const JobConfig& config, const WorkerParts& parts
                            .token = token,
                            .server = server};
     elastic::member_effect::Leave leave = train_with_servers(ps, client, initial, signals);
-    const bool comes_back =
+    const bool rejoins =
         server != nullptr && server->is_late() && leave.reason == elastic::DismissReason::kDrained;
-    return {std::move(leave), std::move(initial), comes_back};
+    return {std::move(leave), std::move(initial), rejoins};
   }
   SgdKeeper state(*parts.job, *parts.layout, *parts.pool, std::move(initial));
   elastic::member_effect::Leave leave =
@@ -291,15 +291,15 @@ EndedMembership run_membership(const JobConfig& config, const WorkerParts& parts
 }
 
 /// The state of a worker that has not trained yet. With parameter servers its weights are generated
-/// at once, because the worker may carry a server. `may_come_late`: the worker may join a running
+/// at once, because the worker may carry a server. `may_join_late`: the worker may join a running
 /// job, in which a checkpoint that does not exist any more was followed by newer ones; other
 /// members or the coordinator have these.
-Result<StartingState> fresh_state(const WorkerParts& parts, bool may_come_late) {
+Result<StartingState> fresh_state(const WorkerParts& parts, bool may_join_late) {
   Result<StartingState> start = parts.transport == nullptr
                                     ? starting_state(*parts.job, *parts.layout)
                                     : joining_state(*parts.job, *parts.layout);
   const bool is_gone = !start.ok() && start.error().code == Errc::kNotFound;
-  return is_gone && may_come_late ? undrawn_state(*parts.job, *parts.layout) : std::move(start);
+  return is_gone && may_join_late ? undrawn_state(*parts.job, *parts.layout) : std::move(start);
 }
 
 /// The state with which an evicted worker joins again. In exact reduction its own state has the
@@ -411,10 +411,10 @@ int run_memberships(const JobConfig& config, const WorkerParts& parts, elastic::
                        unconfirmed, server.value().get(), signals);
     joined.value().reset();  // sends the last messages
     server.value().reset();  // the job cannot use its parameters any more
-    if (ended.comes_back) {
+    if (ended.rejoins) {
       log::info("joining again without the parameter server");
     }
-    if (ended.comes_back ? signals.asked() : !may_rejoin(ended.leave, limit, signals)) {
+    if (ended.rejoins ? signals.asked() : !may_rejoin(ended.leave, limit, signals)) {
       if (ended.leave.reason == elastic::DismissReason::kDrained &&
           parts.job->data.peers != nullptr) {
         parts.job->data.peers->serve_after_leaving();

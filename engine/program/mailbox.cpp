@@ -32,11 +32,11 @@ void Mailbox::discard() {
 
 void Mailbox::ask(const ProgramTask& task) {
   std::unique_lock lock(mutex_);
-  ENSURE(!asked_, "the trainer asks for one thing at a time");
-  asked_ = task;
+  ENSURE(!requested_, "the trainer asks for one thing at a time");
+  requested_ = task;
   is_taken_ = false;
   for_program_.notify_one();
-  for_trainer_.wait(lock, [this] { return !asked_ && !abandoned_; });
+  for_trainer_.wait(lock, [this] { return !requested_ && !abandoned_; });
 }
 
 void Mailbox::end() {
@@ -85,9 +85,9 @@ std::optional<ProgramTask> Mailbox::next(Duration patience) {
 }
 
 ProgramTask Mailbox::take() {
-  if (asked_ && !is_taken_) {
+  if (requested_ && !is_taken_) {
     is_taken_ = true;
-    current_ = asked_;
+    current_ = requested_;
     return *current_;
   }
   if (ended_) {
@@ -111,8 +111,8 @@ std::optional<ProgramTask> Mailbox::current() const {
 
 void Mailbox::finish_current() {
   current_.reset();
-  if (asked_ && is_taken_) {
-    asked_.reset();
+  if (requested_ && is_taken_) {
+    requested_.reset();
     is_taken_ = false;
   }
   for_trainer_.notify_all();

@@ -65,7 +65,7 @@ class Mailbox {
 
  private:
   [[nodiscard]] bool has_work() const {
-    return ended_ || (asked_ && !is_taken_) || !queue_.empty();
+    return ended_ || (requested_ && !is_taken_) || !queue_.empty();
   }
   [[nodiscard]] ProgramTask take();
   void finish_current();
@@ -75,8 +75,8 @@ class Mailbox {
   std::condition_variable for_program_;
   // Guarded by mutex_:
   std::deque<ProgramTask> queue_;
-  std::optional<ProgramTask> asked_;
-  bool is_taken_ = false;  // next() has returned asked_
+  std::optional<ProgramTask> requested_;
+  bool is_taken_ = false;  // next() has returned requested_
   std::optional<ProgramTask> current_;
   bool ended_ = false;
   bool interrupted_ = false;

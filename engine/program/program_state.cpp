@@ -335,11 +335,11 @@ Result<void> ProgramState::unpack(ByteSpan packed) {
   }
   TRY(split_rest(packed.first(rest_bytes), incoming.rest));
   incoming.is_of_member = true;
-  hand_in(std::move(incoming));
+  request_load(std::move(incoming));
   return {};
 }
 
-void ProgramState::hand_in(Incoming incoming) {
+void ProgramState::request_load(Incoming incoming) {
   incoming_ = std::move(incoming);
   mailbox_.ask({ProgramTask::Kind::kLoad, value(incoming_.committed)});
   committed_ = incoming_.committed;
@@ -441,7 +441,7 @@ Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
     incoming.exponents.assign(exponents_.size(), collectives::kUnsetExponent);
   }
   TRY(split_rest(rest, incoming.rest));
-  hand_in(std::move(incoming));
+  request_load(std::move(incoming));
   return {};
 }
 

@@ -118,7 +118,7 @@ class ProgramState final : public StateKeeper {
   [[nodiscard]] Bytes packed_rest() const;
   [[nodiscard]] Result<void> split_rest(ByteSpan rest, LoadedState& into) const;
   void commit_buffers(std::span<const float> changes);
-  void hand_in(Incoming incoming);
+  void request_load(Incoming incoming);
 
   const Job& job_;
   const ReductionLayout& layout_;

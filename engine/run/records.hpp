@@ -482,9 +482,9 @@ struct WorkerStay {
 
 /// Recognises a failure that repeats the previous one by its cause: the text after the last colon,
 /// where errors of the operating system are. One thread.
-class SaidFailure {
+class ReportedFailure {
  public:
-  [[nodiscard]] bool is_news(const std::string& text) {
+  [[nodiscard]] bool is_new(const std::string& text) {
     const std::string cause = text.substr(text.rfind(':') + 1);
     return std::exchange(cause_, cause) != cause;
   }

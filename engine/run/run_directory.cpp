@@ -200,7 +200,7 @@ void RunDirectory::add_curves(std::uint64_t step, std::span<const tensorboard::S
 
 /// Records are worth less than the training that they describe: a full disk is logged once.
 void RunDirectory::report(const Result<void>& written) {
-  if (!written.ok() && !std::exchange(has_complained_, true)) {
+  if (!written.ok() && !std::exchange(error_logged_, true)) {
     log::error("run records are incomplete from here on: " + written.error().detail);
   }
 }
@@ -227,7 +227,7 @@ bool has_summary(const std::string& run_dir) {
   return std::filesystem::exists(summary_path(run_dir), failure);
 }
 
-bool says_done(const std::string& run_dir) {
+bool has_done_summary(const std::string& run_dir) {
   const Result<std::string> text = read_text_file(summary_path(run_dir), kSummaryBytesMax);
   bool is_done = false;
   return text.ok() &&
@@ -248,7 +248,7 @@ Result<JobConfig> config_of_run(const std::string& run_dir) {
   return config;
 }
 
-Result<JobConfig> config_to_go_on_with(const JobConfig& asked, const JobConfig& recorded) {
+Result<JobConfig> config_to_continue_with(const JobConfig& asked, const JobConfig& recorded) {
   JobConfig config = asked;
   if (!recorded.init_from.empty() && !asked.init_from.empty()) {
     config.init_from = recorded.init_from;

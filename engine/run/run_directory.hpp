@@ -72,7 +72,7 @@ class RunDirectory {
   std::unique_ptr<LineFile> metrics_;
   std::unique_ptr<LineFile> members_;
   std::unique_ptr<tensorboard::EventFile> curves_;  // null if switched off
-  bool has_complained_ = false;
+  bool error_logged_ = false;
 };
 
 /// The path of a run directory's view log.
@@ -87,7 +87,7 @@ class RunDirectory {
 [[nodiscard]] bool holds_unfinished_job(const std::string& run_dir);
 [[nodiscard]] bool has_summary(const std::string& run_dir);
 /// Whether there is a summary whose outcome is "done". False if it cannot be read.
-[[nodiscard]] bool says_done(const std::string& run_dir);
+[[nodiscard]] bool has_done_summary(const std::string& run_dir);
 
 /// The configuration that the job was started with.
 [[nodiscard]] Result<JobConfig> config_of_run(const std::string& run_dir);
@@ -95,8 +95,8 @@ class RunDirectory {
 /// `asked`, in which "latest" is replaced by the folders that it meant when the job was started.
 /// kInvalidInput, naming the first different setting, if the two describe different jobs or
 /// different ways to run them.
-[[nodiscard]] Result<JobConfig> config_to_go_on_with(const JobConfig& asked,
-                                                     const JobConfig& recorded);
+[[nodiscard]] Result<JobConfig> config_to_continue_with(const JobConfig& asked,
+                                                        const JobConfig& recorded);
 
 /// The port in the directory's `coordinator` file; 0 if there is none.
 [[nodiscard]] std::uint16_t port_of_run(const std::string& run_dir);

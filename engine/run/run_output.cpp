@@ -16,21 +16,21 @@ RunOutput::Turn::Turn(RunOutput& output)
     : directory(output.directory_),
       listener(output.listener_),
       journal(output.journal_),
-      said_(output.said_),
+      reported_(output.reported_),
       lock_(output.mutex_) {}
 
 bool RunOutput::Turn::failed(const std::string& kind, const json::object& fields,
                              const std::string& cause, const std::string& line) {
   directory.event(kind, fields);
-  const bool is_news = said_[kind].is_news(cause);
-  if (is_news) {
+  const bool is_new = reported_[kind].is_new(cause);
+  if (is_new) {
     listener.on_event(line);
   }
-  return is_news;
+  return is_new;
 }
 
 void RunOutput::Turn::worked(const std::string& kind) {
-  said_[kind].is_over();
+  reported_[kind].is_over();
 }
 
 }  // namespace mayfly::engine

@@ -34,7 +34,8 @@ class RunOutput {
     MemberJournal& journal;  ///< of the lines in members.jsonl
 
     /// Records an event about a failure that may be repeated. The listener gets `line` unless the
-    /// previous failure of this kind had the same cause (see SaidFailure). Returns whether it did.
+    /// previous failure of this kind had the same cause (see ReportedFailure). Returns whether it
+    /// did.
     bool failed(const std::string& kind, const boost::json::object& fields,
                 const std::string& cause, const std::string& line);
     /// The operation that fails with this kind has succeeded, so the listener gets its next
@@ -45,7 +46,7 @@ class RunOutput {
     friend class RunOutput;
     explicit Turn(RunOutput& output);
 
-    std::map<std::string, SaidFailure>& said_;
+    std::map<std::string, ReportedFailure>& reported_;
     std::unique_lock<std::mutex> lock_;
   };
 
@@ -60,7 +61,7 @@ class RunOutput {
   RunDirectory& directory_;
   RunListener& listener_;
   MemberJournal journal_;
-  std::map<std::string, SaidFailure> said_;  // by kind
+  std::map<std::string, ReportedFailure> reported_;  // by kind
 };
 
 }  // namespace mayfly::engine

@@ -88,23 +88,23 @@ void StartFiles::set_aside(const std::string& folder) {
   if (is_absent(folder)) {
     return;
   }
-  aside_ = folder;
-  fs::remove_all(name_aside(aside_), ignored);  // left by a killed process
-  fs::rename(aside_, name_aside(aside_), ignored);
+  moved_folder_ = folder;
+  fs::remove_all(name_aside(moved_folder_), ignored);  // left by a killed process
+  fs::rename(moved_folder_, name_aside(moved_folder_), ignored);
 }
 
 StartFiles::~StartFiles() {
   std::error_code ignored;
-  if (!aside_.empty()) {
-    fs::remove_all(name_aside(aside_), ignored);
+  if (!moved_folder_.empty()) {
+    fs::remove_all(name_aside(moved_folder_), ignored);
   }
 }
 
 void StartFiles::take_back() {
   std::error_code ignored;
-  if (!aside_.empty()) {
-    fs::rename(name_aside(aside_), aside_, ignored);
-    aside_.clear();
+  if (!moved_folder_.empty()) {
+    fs::rename(name_aside(moved_folder_), moved_folder_, ignored);
+    moved_folder_.clear();
   }
   for (const fs::path& file : event_files(curves_)) {
     if (!old_curves_.contains(file)) {

@@ -46,7 +46,7 @@ class StartFiles {
   std::set<std::filesystem::path> old_curves_;
   std::map<std::filesystem::path, Bytes> contents_;        // of files that are written anew
   std::map<std::filesystem::path, std::uintmax_t> sizes_;  // of those that only grow
-  std::filesystem::path aside_;                            // a folder; empty = none
+  std::filesystem::path moved_folder_;                     // a folder; empty = none
 };
 
 }  // namespace mayfly::engine

@@ -51,12 +51,12 @@ class Incoming {
 
   [[nodiscard]] bool done() const { return received_digest_ == digest_.size(); }
   [[nodiscard]] pollfd polled() const {
-    return {done() ? -1 : fd_.get(), said_ ? short{POLLIN} : short{POLLOUT}, 0};
+    return {done() ? -1 : fd_.get(), request_sent_ ? short{POLLIN} : short{POLLOUT}, 0};
   }
   /// Sends or receives as much as is possible without blocking, after poll() has returned.
   [[nodiscard]] Result<void> advance() {
-    if (!said_) {
-      return say();
+    if (!request_sent_) {
+      return send_request();
     }
     if (received_header_ < header_.size()) {
       return receive_header();
@@ -82,7 +82,7 @@ class Incoming {
     }
     return error;
   }
-  Result<void> say() {
+  Result<void> send_request() {
     if (const int error = connection_error(fd_.get()); error != 0) {
       return lost(std::strerror(error));
     }
@@ -92,7 +92,7 @@ class Incoming {
     }
     // The request always fits into the empty send buffer of a new connection.
     const Moved sent = send_some(fd_.get(), &request_, sizeof request_);
-    said_ = true;
+    request_sent_ = true;
     return sent.bytes == sizeof request_ ? Result<void>() : lost("the connection broke");
   }
 
@@ -131,7 +131,7 @@ class Incoming {
   PartRequest request_;
   ByteSpan token_;
   UniqueFd fd_;
-  bool said_ = false;
+  bool request_sent_ = false;
   std::array<std::byte, sizeof(PartHeader)> header_{};
   std::size_t received_header_ = 0;
   std::size_t received_bytes_ = 0;

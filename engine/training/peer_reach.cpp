@@ -38,13 +38,13 @@ void PeerReach::reached_all() {
 }
 
 void PeerReach::wait(const WakeUp& wake, const std::function<bool()>& is_over) {
-  bool has_said_so = false;
+  bool is_logged = false;
   while (is_away(monotonic_now()) && !is_over()) {
     probe(wake);
     if (silent_.empty()) {
       return;
     }
-    if (!std::exchange(has_said_so, true)) {
+    if (!std::exchange(is_logged, true)) {
       log::warning(fmt::format("{} does not answer; ready as soon as it does, or in {} s",
                                silent_.front().host, (until_ - monotonic_now()) / seconds(1)));
     }

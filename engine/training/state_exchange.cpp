@@ -142,11 +142,11 @@ Result<void> StateExchange::agree_with_observers(const elastic::View& view,
   const bool copy_wanted =
       std::any_of(view.members.begin(), view.members.end(),
                   [&view](const auto& member) { return member.observes == view.id; });
-  return copy_wanted ? give_and_take_state(view, group, deadline) : Result<void>();
+  return copy_wanted ? exchange_states(view, group, deadline) : Result<void>();
 }
 
-Result<void> StateExchange::give_and_take_state(const elastic::View& view,
-                                                collectives::Group& group, Instant deadline) {
+Result<void> StateExchange::exchange_states(const elastic::View& view, collectives::Group& group,
+                                            Instant deadline) {
   const Result<DonorAddress> own = offer_to_observers(view);
   if (!own.ok()) {  // the joiner will not get its state and leaves again
     log::warning("no state for a joining member: " + own.error().detail);

@@ -87,8 +87,8 @@ class StateExchange {
  private:
   Result<void> agree_with_observers(const elastic::View& view, collectives::Group& group,
                                     Instant deadline);
-  Result<void> give_and_take_state(const elastic::View& view, collectives::Group& group,
-                                   Instant deadline);
+  Result<void> exchange_states(const elastic::View& view, collectives::Group& group,
+                               Instant deadline);
   [[nodiscard]] Result<DonorAddress> offer_to_observers(const elastic::View& view);
   Result<void> catch_up(const elastic::View& view, collectives::Group& group, int stop_fd,
                         Instant deadline);

@@ -12,7 +12,7 @@ namespace mayfly::engine {
 void WorkerLink::run_view(const elastic::View& view) {
   const std::lock_guard lock(mutex_);
   orders_.emplace_back(view);
-  order_came_.notify();
+  order_arrived_.notify();
 }
 
 void WorkerLink::abort_group(ViewId view) {
@@ -36,7 +36,7 @@ void WorkerLink::ask_for_boundary(const elastic::member_effect::AskForBoundary& 
 void WorkerLink::leave(const elastic::member_effect::Leave& leave) {
   const std::lock_guard lock(mutex_);
   orders_.emplace_back(leave);
-  order_came_.notify();  // under the lock: the receiver of this order may destroy this object
+  order_arrived_.notify();  // under the lock: the receiver of this order may destroy this object
 }
 
 void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
@@ -50,7 +50,7 @@ void WorkerLink::coordinator_returned(std::uint64_t reports_dropped) {
 
 WorkerLink::Order WorkerLink::next_order() {
   while (true) {
-    order_came_.clear();
+    order_arrived_.clear();
     {
       const std::lock_guard lock(mutex_);
       if (!orders_.empty()) {
@@ -59,7 +59,7 @@ WorkerLink::Order WorkerLink::next_order() {
         return order;
       }
     }
-    pollfd polled{order_came_.fd(), POLLIN, 0};
+    pollfd polled{order_arrived_.fd(), POLLIN, 0};
     (void)::poll(&polled, 1, -1);
   }
 }

@@ -38,7 +38,7 @@ class WorkerLink final : public elastic::MemberHandler {
   /// Whether next_order() would return at once.
   [[nodiscard]] bool has_order() const;
   /// Notified when an order arrives; next_order() clears it.
-  [[nodiscard]] const WakeUp& order_came() const { return order_came_; }
+  [[nodiscard]] const WakeUp& order_arrived() const { return order_arrived_; }
   /// From now on abort_group() with the group's view aborts this group and raises `over`. If the
   /// view is already over, attach() does so itself.
   void attach(collectives::Group& group, AbortSignal& over);
@@ -55,7 +55,7 @@ class WorkerLink final : public elastic::MemberHandler {
   collectives::Transport& transport_;
   Computer& computer_;
   elastic::MemberClient& client_;
-  const WakeUp order_came_;
+  const WakeUp order_arrived_;
   mutable std::mutex mutex_;
   // Guarded by mutex_:
   std::deque<Order> orders_;

@@ -87,7 +87,7 @@ bool CheckpointWriter::write(Pending pending) {
     last_written_ = pending.committed;
     last_manifest_ = manifest;
     failures_.is_over();
-  } else if (failures_.is_news(record.text)) {
+  } else if (failures_.is_new(record.text)) {
     log::warning(record.text);
   }
   listener_(record);

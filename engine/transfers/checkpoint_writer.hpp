@@ -67,7 +67,7 @@ class CheckpointWriter {
   std::optional<Step> last_written_;    // guarded by write_mutex_
   Digest last_manifest_;                // of its content; guarded by write_mutex_
   std::uint64_t order_written_ = 0;     // guarded by write_mutex_
-  SaidFailure failures_;                // guarded by write_mutex_
+  ReportedFailure failures_;            // guarded by write_mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Pending> pending_;  // guarded by mutex_

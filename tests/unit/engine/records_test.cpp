@@ -119,14 +119,14 @@ TEST(Records, OfALogSurviveTheWireUpToTheirLimit) {
   EXPECT_EQ(std::get<LogRecord>(cut.value()).lines.size(), LogRecord::kBytesMax);
 }
 
-TEST(SaidFailure, IsNewsIfItsCauseIsAnotherOneOrItHadWorkedMeanwhile) {
-  SaidFailure said;
-  EXPECT_TRUE(said.is_news("step 5 not saved: cannot write a/5: No space left on device"));
-  EXPECT_FALSE(said.is_news("step 6 not saved: cannot write a/6: No space left on device"));
-  EXPECT_TRUE(said.is_news("step 7 not saved: cannot create a/7: Permission denied"));
-  EXPECT_FALSE(said.is_news("step 8 not saved: cannot create a/8: Permission denied"));
-  said.is_over();
-  EXPECT_TRUE(said.is_news("step 9 not saved: cannot create a/9: Permission denied"));
+TEST(ReportedFailure, IsNewIfItsCauseDiffersOrTheOperationSucceededMeanwhile) {
+  ReportedFailure failure;
+  EXPECT_TRUE(failure.is_new("step 5 not saved: cannot write a/5: No space left on device"));
+  EXPECT_FALSE(failure.is_new("step 6 not saved: cannot write a/6: No space left on device"));
+  EXPECT_TRUE(failure.is_new("step 7 not saved: cannot create a/7: Permission denied"));
+  EXPECT_FALSE(failure.is_new("step 8 not saved: cannot create a/8: Permission denied"));
+  failure.is_over();
+  EXPECT_TRUE(failure.is_new("step 9 not saved: cannot create a/9: Permission denied"));
 }
 
 TEST(Records, EveryPrefixIsRefused) {

@@ -237,11 +237,11 @@ TEST(RunDirectory, AJobGoesOnWithOtherStores) {
   asked.store = "2GiB";
   asked.store_peers = true;
   asked.prepared_store = "1GiB";
-  const Result<JobConfig> config = config_to_go_on_with(asked, JobConfig());
+  const Result<JobConfig> config = config_to_continue_with(asked, JobConfig());
   ASSERT_TRUE(config.ok()) << config.error().detail;
   EXPECT_TRUE(config.value().store_peers);
   asked.seed = 7;
-  EXPECT_THAT(config_to_go_on_with(asked, JobConfig()).error().detail, HasSubstr("has seed"));
+  EXPECT_THAT(config_to_continue_with(asked, JobConfig()).error().detail, HasSubstr("has seed"));
 }
 
 TEST(RunDirectory, CutsALineThatACrashLeftTorn) {
