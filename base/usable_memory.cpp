@@ -20,9 +20,9 @@ std::optional<std::uint64_t> field(std::string_view text, std::string_view name)
 
 /// The memory that a control group's limit leaves. The page cache is released before the limit is
 /// reached, but the shared memory that is counted with it is not.
-std::optional<std::uint64_t> left_in(const std::string& limit, const std::string& used,
-                                     const std::string& facts, const char* file_pages,
-                                     const char* shared_pages) {
+std::optional<std::uint64_t> remaining_in(const std::string& limit, const std::string& used,
+                                          const std::string& facts, const char* file_pages,
+                                          const char* shared_pages) {
   const std::optional<std::uint64_t> most = leading_number(content_of_kernel_file(limit));
   const std::optional<std::uint64_t> taken = leading_number(content_of_kernel_file(used));
   if (!most || !taken) {
@@ -35,16 +35,17 @@ std::optional<std::uint64_t> left_in(const std::string& limit, const std::string
   return *most - std::min(*most, kept);
 }
 
-std::uint64_t left_by_groups() {
+std::uint64_t remaining_in_groups() {
   std::uint64_t least = UINT64_MAX;
   for (const std::string& group : control_groups()) {
-    const auto left = left_in(group + "/memory.max", group + "/memory.current",
-                              group + "/memory.stat", "\nfile ", "\nshmem ");
+    const auto left = remaining_in(group + "/memory.max", group + "/memory.current",
+                                   group + "/memory.stat", "\nfile ", "\nshmem ");
     least = std::min(least, left.value_or(UINT64_MAX));
   }
   for (const std::string& group : control_groups("memory")) {
-    const auto left = left_in(group + "/memory.limit_in_bytes", group + "/memory.usage_in_bytes",
-                              group + "/memory.stat", "total_cache ", "total_shmem ");
+    const auto left =
+        remaining_in(group + "/memory.limit_in_bytes", group + "/memory.usage_in_bytes",
+                     group + "/memory.stat", "total_cache ", "total_shmem ");
     least = std::min(least, left.value_or(UINT64_MAX));
   }
   return least;
@@ -72,7 +73,7 @@ std::uint64_t usable_memory_of_machine() {
 }
 
 std::uint64_t usable_memory() {
-  return std::min(usable_memory_of_machine(), left_by_groups());
+  return std::min(usable_memory_of_machine(), remaining_in_groups());
 }
 
 MemoryClaim::MemoryClaim(std::uint64_t bytes, std::uint64_t (*measure)()) {

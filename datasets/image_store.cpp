@@ -322,7 +322,7 @@ std::optional<std::uint64_t> ImageStore::store(ByteSpan bytes, bool as_second) {
 
 bool ImageStore::take_room(std::uint64_t bytes, bool gives_up) {
   while (!take_free_room(bytes)) {
-    if (bytes > head().bytes_max || !gives_up || !give_one_up()) {
+    if (bytes > head().bytes_max || !gives_up || !drop_one_copy()) {
       return false;
     }
   }
@@ -343,7 +343,7 @@ bool ImageStore::take_free_room(std::uint64_t bytes) {
 }
 
 /// False: there is no second copy, or giving it up is not allowed now.
-bool ImageStore::give_one_up() {
+bool ImageStore::drop_one_copy() {
   Head& all = head();
   for (std::uint64_t tries = 0; tries < 2 * all.images; ++tries) {
     if (!all.may_give_up || (tries == 0 && !all.may_have_second)) {

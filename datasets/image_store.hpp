@@ -102,7 +102,7 @@ class ImageStore {
   [[nodiscard]] std::optional<std::uint64_t> store(ByteSpan bytes, bool as_second);
   [[nodiscard]] bool take_room(std::uint64_t bytes, bool gives_up);
   [[nodiscard]] bool take_free_room(std::uint64_t bytes);
-  [[nodiscard]] bool give_one_up();
+  [[nodiscard]] bool drop_one_copy();
   [[nodiscard]] bool remove(std::uint64_t image, std::uint64_t entry) const;
   [[nodiscard]] Kept read(std::uint64_t image, std::uint64_t entry, Bytes& copy) const;
   [[nodiscard]] bool is_checked(std::uint64_t image) const;

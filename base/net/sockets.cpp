@@ -71,7 +71,7 @@ Result<UniqueFd> listening(UniqueFd fd, const sockaddr* address, socklen_t lengt
 
 /// True if the error shows that no process listens: the other host, or for a local name this host,
 /// has reported it.
-bool says_nobody_listens(int error) {
+bool is_refused(int error) {
   return error == ECONNREFUSED || error == ENOENT;
 }
 
@@ -89,7 +89,7 @@ Result<UniqueFd> connecting(UniqueFd fd, const sockaddr* address, socklen_t leng
   }
   const int error = errno;
   return system_error("cannot connect to " + name, error,
-                      says_nobody_listens(error) ? Errc::kPeerLost : Errc::kUnreachable);
+                      is_refused(error) ? Errc::kPeerLost : Errc::kUnreachable);
 }
 
 /// Waits until the socket can be read or written.

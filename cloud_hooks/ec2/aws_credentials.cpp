@@ -173,7 +173,7 @@ Answer<std::string> AwsCredentialSource::metadata(const std::string& method,
   ProviderError error =
       answer.ok() ? by_status(answer.value().status, fmt::format("HTTP {}", answer.value().status))
                   : no_answer(answer.error());
-  if (error.kind != ProviderErrorKind::kRate || (!answer.ok() && !shared_->had_one())) {
+  if (error.kind != ProviderErrorKind::kRate || (!answer.ok() && !shared_->has_had_key())) {
     error.kind = ProviderErrorKind::kAuth;  // no metadata server here, or a machine without a role
   }
   error.detail = "no keys: neither AWS_ACCESS_KEY_ID nor " + source() + ": " + error.detail;

@@ -18,7 +18,7 @@ class SharedKey {
   /// The key; nothing if none is valid at `now`. Times are in seconds since 1970.
   [[nodiscard]] std::optional<Key> find(std::int64_t now) const {
     const std::lock_guard lock(mutex_);
-    return key_ && now < good_until_ ? key_ : std::nullopt;
+    return key_ && now < valid_until_ ? key_ : std::nullopt;
   }
   /// The last key, valid or not.
   [[nodiscard]] std::optional<Key> last() const {
@@ -32,8 +32,8 @@ class SharedKey {
     constexpr std::int64_t kMargin = 300;
     const std::lock_guard lock(mutex_);
     key_ = std::move(key);
-    good_until_ = now + std::max({lifetime - kMargin, lifetime / 2, std::int64_t{0}});
-    had_one_ = true;
+    valid_until_ = now + std::max({lifetime - kMargin, lifetime / 2, std::int64_t{0}});
+    has_had_key_ = true;
   }
   /// The key was refused and is not returned again.
   void forget() {
@@ -41,16 +41,16 @@ class SharedKey {
     key_.reset();
   }
   /// Whether there has ever been a key.
-  [[nodiscard]] bool had_one() const {
+  [[nodiscard]] bool has_had_key() const {
     const std::lock_guard lock(mutex_);
-    return had_one_;
+    return has_had_key_;
   }
 
  private:
   mutable std::mutex mutex_;
   std::optional<Key> key_;  // guarded by mutex_, as are the others
-  std::int64_t good_until_ = 0;
-  bool had_one_ = false;
+  std::int64_t valid_until_ = 0;
+  bool has_had_key_ = false;
 };
 
 }  // namespace mayfly::cloud_hooks

@@ -42,7 +42,7 @@ class MetadataSource : public NoticeSource {
     limits.answer_max = answer_max;
     limits.body_bytes_max = kAnswerBytesMax;
     limits.direct = true;
-    limits.keep_open = asks_often_;
+    limits.keep_open = keeps_connection_;
     return sender_.send({method, url, std::move(headers), std::move(body)}, limits);
   }
 
@@ -57,7 +57,7 @@ class MetadataSource : public NoticeSource {
     return answer.date().value_or(unix_seconds_());
   }
 
-  bool asks_often_ = false;  // then over one connection
+  bool keeps_connection_ = false;  // all requests use one connection
 
  private:
   const std::string endpoint_;
@@ -105,7 +105,7 @@ class Ec2Source final : public MetadataSource {
             std::function<std::int64_t()> unix_seconds)
       : MetadataSource(std::move(endpoint), sender, std::move(unix_seconds)),
         rebalance_(rebalance) {
-    asks_often_ = true;
+    keeps_connection_ = true;
   }
 
   Result<Announced> look(bool) override {

@@ -68,11 +68,11 @@ ReplanEffects Replanner::handle(Instant now, const ReplanFacts& facts) {
   if (composition_of(facts.servers) != composition_) {
     last_.reset();
     in_a_row_ = 0;
-  } else if (then_ && now < *then_ + options_.every) {
+  } else if (last_comparison_ && now < *last_comparison_ + options_.every) {
     return effects;
   }
   measure(now, facts);
-  if (going_back_to_ || (rests_until_ && now < *rests_until_)) {
+  if (workers_after_exchange_ || (rests_until_ && now < *rests_until_)) {
     act(now, facts, effects);
     return effects;
   }
@@ -94,12 +94,13 @@ ReplanEffects Replanner::handle(Instant now, const ReplanFacts& facts) {
 /// The speed since the last comparison, if the servers are the same since then.
 void Replanner::measure(Instant now, const ReplanFacts& facts) {
   const std::string composition = composition_of(facts.servers);
-  const double steps = facts.steps_done - steps_then_;
-  if (then_ && composition == composition_ && facts.is_settled && steps > 0 && now > *then_) {
+  const double steps = facts.steps_done - steps_at_last_comparison_;
+  if (last_comparison_ && composition == composition_ && facts.is_settled && steps > 0 &&
+      now > *last_comparison_) {
     Measured& measured = measured_[composition];
     measured.servers = facts.servers;
     std::deque<double>& speeds = measured.speeds;
-    speeds.push_back(steps / to_seconds(now - *then_));
+    speeds.push_back(steps / to_seconds(now - *last_comparison_));
     if (speeds.size() > kSpeedsMost) {
       speeds.pop_front();
     }
@@ -108,8 +109,8 @@ void Replanner::measure(Instant now, const ReplanFacts& facts) {
     }
   }
   composition_ = composition;
-  steps_then_ = facts.steps_done;
-  then_ = now;
+  steps_at_last_comparison_ = facts.steps_done;
+  last_comparison_ = now;
 }
 
 /// Carries out the proposal in `effects`, or continues the last one.
@@ -117,9 +118,9 @@ void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effect
   if (!options_.acts) {
     return;
   }
-  if (going_back_to_) {  // an exchange: a server was added, and then another one is given up
+  if (workers_after_exchange_) {  // a server was added, and then another one is given up
     if (facts.is_settled || (rests_until_ && now >= *rests_until_)) {
-      effects.workers = std::exchange(going_back_to_, std::nullopt);
+      effects.workers = std::exchange(workers_after_exchange_, std::nullopt);
       rests_until_ = now + kRest * options_.every;
     }
     return;
@@ -129,7 +130,7 @@ void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effect
   }
   const Change change = effects.proposal->change;
   if (change == Change::kOther) {
-    going_back_to_ = facts.wanted;
+    workers_after_exchange_ = facts.wanted;
   }
   effects.workers = change == Change::kFewer ? facts.wanted - 1 : facts.wanted + 1;
   rests_until_ = now + kRest * options_.every;

@@ -125,13 +125,14 @@ class Replanner {
   std::map<std::string, Measured> measured_;  // by composition
   std::vector<ReplanServer> reference_;       // whose speed was measured last
   std::string composition_;                   // at the last comparison
-  double steps_then_ = 0;
-  std::optional<Instant> then_;
+  double steps_at_last_comparison_ = 0;
+  std::optional<Instant> last_comparison_;
   std::optional<Instant> rests_until_;
   std::optional<Proposal> last_;  // of the comparisons in a row
   int in_a_row_ = 0;
-  std::string proposed_;                        // the last proposal and its composition
-  std::optional<std::uint32_t> going_back_to_;  // workers, once the one that was added works
+  std::string proposed_;  // the last proposal and its composition
+  // The number of workers to return to when the added server works; nothing if none was added.
+  std::optional<std::uint32_t> workers_after_exchange_;
 };
 
 }  // namespace mayfly::planner

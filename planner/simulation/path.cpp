@@ -86,7 +86,7 @@ void PathRunner::happen() {
   } else if (training_.begins_s() <= now_s_) {
     return;
   }
-  exchange_.news();
+  exchange_.budget_changed();
 }
 
 void PathRunner::server_event(std::size_t place) {

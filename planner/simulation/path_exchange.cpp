@@ -25,7 +25,7 @@ void PathExchange::begin() {
   next_ = {};
   current_.reset();
   failures_ = 0;
-  not_before_s_ = poor_until_s_ = 0;
+  not_before_s_ = no_budget_until_s_ = 0;
 }
 
 /// cloud_hooks::Exchange::find() and next_wake().
@@ -33,7 +33,7 @@ void PathExchange::plan(const cloud_hooks::OfferCatalog& catalog, bool is_settle
   next_ = {};
   if (is_possible_ && !current_ && is_settled) {
     find(catalog);
-    next_.due_s = std::max({next_.due_s, now_s, poor_until_s_});
+    next_.due_s = std::max({next_.due_s, now_s, no_budget_until_s_});
   }
 }
 
@@ -42,12 +42,12 @@ void PathExchange::find(const cloud_hooks::OfferCatalog& catalog) {
   // servers.
   const Duration calm_for = duration_of(rules_.back_to_spot_after_s);
   gives_way_.clear();
-  calm_.clear();
+  calm_from_.clear();
   for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
     gives_way_.push_back(demand_.may_give_way(offer));
-    calm_.push_back(!demand_.has_composition() || demand_.lacking(offer) > 0
-                        ? catalog.calm_from(offer, calm_for)
-                        : std::nullopt);
+    calm_from_.push_back(!demand_.has_composition() || demand_.lacking(offer) > 0
+                             ? catalog.calm_from(offer, calm_for)
+                             : std::nullopt);
   }
   if (std::ranges::find(gives_way_, true) == gives_way_.end()) {
     return;
@@ -56,13 +56,13 @@ void PathExchange::find(const cloud_hooks::OfferCatalog& catalog) {
     const PathServer& server = servers_[place];
     for (std::size_t offer = 0; server.works && gives_way_[server.offer] && offer < offers_.size();
          ++offer) {
-      if (!calm_[offer] || !(demand_.has_composition() || is_better(offer, server.offer))) {
+      if (!calm_from_[offer] || !(demand_.has_composition() || is_better(offer, server.offer))) {
         continue;
       }
       // In whole nanoseconds, as in the policy, so that servers that are due at the same time
       // compare equal.
       const Instant aged = instant_of(server.asked_s) + calm_for;
-      const Instant due = std::max({*calm_[offer], aged, instant_of(not_before_s_)});
+      const Instant due = std::max({*calm_from_[offer], aged, instant_of(not_before_s_)});
       const Possible one{place, offer, seconds_of(due)};
       next_ = next_.due_s == kNever || comes_before(one, next_) ? one : next_;
     }
@@ -93,7 +93,7 @@ void PathExchange::granted(std::uint64_t successor) {
 }
 
 void PathExchange::postpone(double now_s) {
-  poor_until_s_ = now_s + to_seconds(cloud_hooks::kPoorRetry);
+  no_budget_until_s_ = now_s + to_seconds(cloud_hooks::kPoorRetry);
 }
 
 std::optional<std::size_t> PathExchange::joined(std::uint64_t serial, double now_s) {

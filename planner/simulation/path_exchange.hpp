@@ -41,11 +41,12 @@ class PathExchange {
   void granted(std::uint64_t successor);
   /// The request was refused.
   void refused(double now_s) { end(true, now_s); }
-  /// The budget does not allow it: the next attempt is a minute later, or after news().
+  /// The budget does not allow it: the next attempt is a minute later, or after
+  /// budget_changed().
   void postpone(double now_s);
 
   /// An event has happened that may change the limits of the budget.
-  void news() { poor_until_s_ = 0; }
+  void budget_changed() { no_budget_until_s_ = 0; }
   /// The server's worker has joined. If the server is a successor, returns the place of the server
   /// that it replaces, which has to leave now.
   [[nodiscard]] std::optional<std::size_t> joined(std::uint64_t serial, double now_s);
@@ -80,9 +81,9 @@ class PathExchange {
   std::optional<Current> current_;
   int failures_ = 0;  // in a row
   double not_before_s_ = 0;
-  double poor_until_s_ = 0;
-  std::vector<bool> gives_way_;               // by offer; kept to use its memory again
-  std::vector<std::optional<Instant>> calm_;  // by offer; kept to use its memory again
+  double no_budget_until_s_ = 0;
+  std::vector<bool> gives_way_;                    // by offer; kept to use its memory again
+  std::vector<std::optional<Instant>> calm_from_;  // by offer; kept to use its memory again
 };
 
 }  // namespace mayfly::planner

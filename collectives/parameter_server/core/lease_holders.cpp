@@ -47,7 +47,7 @@ std::vector<Lease> LeaseHolders::confirmed(MemberId id, std::uint64_t through) {
 void LeaseHolders::asks(MemberId id) {
   const auto place = workers_.find(id);
   if (place != workers_.end() && !std::exchange(place->second.asks, true)) {
-    place->second.order = ++asked_;
+    place->second.order = ++requests_;
   }
 }
 
@@ -135,7 +135,7 @@ bool LeaseHolders::is_alone(MemberId id) const {
 
 void LeaseHolders::check_invariants() const {
   for (const auto& [id, worker] : workers_) {
-    ENSURE(!worker.asks || (worker.order > 0 && worker.order <= asked_), "who asks has a place");
+    ENSURE(!worker.asks || (worker.order > 0 && worker.order <= requests_), "who asks has a place");
     std::uint64_t before = 0;
     for (const Lease& lease : worker.leases) {
       ENSURE(before < lease.serial && lease.serial <= worker.serial,

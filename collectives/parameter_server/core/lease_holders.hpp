@@ -72,7 +72,7 @@ class LeaseHolders {
   [[nodiscard]] std::optional<std::uint64_t> slowest_clock() const;
 
   std::map<MemberId, Worker> workers_;
-  std::uint64_t asked_ = 0;  // number of times that a worker began to ask
+  std::uint64_t requests_ = 0;  // number of times that a worker began to ask
 };
 
 }  // namespace mayfly::parameter_server

@@ -158,7 +158,7 @@ std::optional<std::uint64_t> UpdateOrder::slowest() const {
 }
 
 /// The bound applies to the phase of the newest slices; between two phases a worker has no work.
-bool UpdateOrder::may_go_on(const Worker& worker) const {
+bool UpdateOrder::may_proceed(const Worker& worker) const {
   if (applied_.prefix() >= plan_.last_slice()) {
     return true;
   }
@@ -170,7 +170,7 @@ bool UpdateOrder::may_go_on(const Worker& worker) const {
 std::vector<MemberId> UpdateOrder::take_answers() {
   std::vector<MemberId> answers;
   for (auto& [id, worker] : workers_) {
-    if (worker.wanted && version_ >= *worker.wanted && may_go_on(worker)) {
+    if (worker.wanted && version_ >= *worker.wanted && may_proceed(worker)) {
       worker.wanted.reset();
       answers.push_back(id);
     }

@@ -112,7 +112,7 @@ class UpdateOrder {
   [[nodiscard]] Update update_of(std::vector<std::uint64_t> slices) const;
   Worker& note_clock(MemberId worker, std::uint64_t clock);
   [[nodiscard]] std::optional<std::uint64_t> slowest() const;
-  [[nodiscard]] bool may_go_on(const Worker& worker) const;
+  [[nodiscard]] bool may_proceed(const Worker& worker) const;
   [[nodiscard]] std::vector<MemberId> take_answers();
 
   const SyncPlan& plan_;
