@@ -74,7 +74,7 @@ std::optional<MemberId> BlameRecord::group_broke(MemberId first,
       broken[link] = grown(link, *accused, report.unanswered);
     }
   }
-  ENSURE(!broken.empty(), "the root of a chain of blame is blamed by somebody");
+  ENSURE(!broken.empty(), "the root of a chain of blame is blamed by some member");
   remember(broken);
   const auto& [link, row] = *broken.begin();  // any of them names the member that all blame
   if (broken.size() < 2 && !is_bad(row)) {

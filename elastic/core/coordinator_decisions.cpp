@@ -218,7 +218,7 @@ void Coordinator::go_on() {
 /// offered the newest checkpoint only when it joins.
 void Coordinator::offer_checkpoint() {
   const std::string why = "every holder of step " + std::to_string(value(membership_.committed())) +
-                          " is gone; a checkpoint may be newer than what this member has";
+                          " is lost; a checkpoint may be newer than the state of this member";
   for (const auto& candidate : membership_.candidates()) {
     outbox_.note("left", candidate.first, why);
     dismiss(candidate.first, {DismissReason::kEvicted, false, why, true});
@@ -242,7 +242,7 @@ void Coordinator::publish() {
   if (options_.steps_need_everybody && view.committed < membership_.committed()) {
     outbox_.note("restarted", std::nullopt,
                  "every holder of step " + std::to_string(value(membership_.committed())) +
-                     " is gone; resuming after " + std::to_string(value(view.committed)));
+                     " is lost; resuming after " + std::to_string(value(view.committed)));
     membership_.go_back_to(view.committed);
   }
   if (is_resumed) {
@@ -323,7 +323,7 @@ void Coordinator::judge_stalls() {
     }
   }
   if (phase_ == JobPhase::kRunning && stalls_.group_is_stuck(active)) {
-    const std::string why = "every member waits for an all-reduce; the group forms anew";
+    const std::string why = "every member waits for an all-reduce; the group is formed again";
     outbox_.note("stalled", std::nullopt, why);
     begin_change(true, ChangeCause::kGroupFailed);
     change_.explain(why);

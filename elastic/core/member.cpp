@@ -237,7 +237,7 @@ Member::Effects Member::start(const View& view) {
   held_before_ = last_ ? last_->held : MicrobatchSet{};
   last_.reset();
   ENSURE(!view.members.empty() && value(view.source) < view.members.size(),
-         "somebody holds the state that a view begins with");
+         "some member holds the state that a view begins with");
   return {member_effect::RunView{view}};
 }
 

@@ -288,7 +288,8 @@ void Membership::ask_all_again() {
 
 void Membership::resumed(MemberId id, const Resume& resume) {
   Peer& member = peers_.at(id);
-  ENSURE(member.phase() == Peer::Phase::kReturning, "only who returns has to say what it does");
+  ENSURE(member.phase() == Peer::Phase::kReturning,
+         "only a returning member has to report its phase");
   member.resume = resume;
   const bool has_entered = view_ && has_part(resume) && resume.view->id >= view_->id;
   is_progress_unknown_ = is_progress_unknown_ && !has_entered;
@@ -296,7 +297,8 @@ void Membership::resumed(MemberId id, const Resume& resume) {
 
 std::optional<Step> Membership::amend_report(MemberId id, const Message& message) {
   Peer& member = peers_.at(id);
-  ENSURE(member.phase() == Peer::Phase::kReturning && member.resume, "first it has to report");
+  ENSURE(member.phase() == Peer::Phase::kReturning && member.resume,
+         "a returning member has reported first");
   const std::optional<Step> committed = amend(*member.resume, message);
   if (committed) {
     raise_committed(*committed);
@@ -305,7 +307,7 @@ std::optional<Step> Membership::amend_report(MemberId id, const Message& message
 }
 
 std::vector<MemberId> Membership::missing() const {
-  ENSURE(view_, "without a view nobody is missed");
+  ENSURE(view_, "without a view no member is missing");
   std::vector<MemberId> absent;
   for (const ViewMember& member : view_->members) {
     const Peer* found = find(member.id);
@@ -373,7 +375,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
   ENSURE(!view_ || value(view.id) > value(view_->id), "views only grow");
   for (const ViewMember& member : view.members) {
     Peer& entering = peers_.at(member.id);
-    ENSURE(entering.is_candidate(), "a view is made of those who are ready for it");
+    ENSURE(entering.is_candidate(), "a view is made of members that are ready for it");
     note_copy(entering, view);
     note_admission(member, entering, view, now, outbox);
     peers_.enter_phase(entering, Peer::Phase::kActive);

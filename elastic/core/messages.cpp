@@ -292,12 +292,12 @@ constexpr std::array<Words, kActivities> kWords = {{{"idle", "waits for the coor
 Result<void> check_fingerprint(
     const std::vector<std::pair<std::string, std::string>>& fingerprint) {
   const auto too_much = [](const std::string& what, std::size_t found, std::size_t most) {
-    return Error{Errc::kInvalidInput, "too much must be equal on all workers: " + what + " " +
+    return Error{Errc::kInvalidInput, "the fingerprint of the job is too large: " + what + " " +
                                           std::to_string(found) + ", and " + std::to_string(most) +
                                           " is the most"};
   };
   if (fingerprint.size() > kFingerprintPairsMax) {
-    return too_much("the number of things is", fingerprint.size(), kFingerprintPairsMax);
+    return too_much("the number of entries is", fingerprint.size(), kFingerprintPairsMax);
   }
   std::set<std::string_view> names;
   for (const auto& [name, value] : fingerprint) {

@@ -39,13 +39,13 @@ const Peer* PeerTable::find(MemberId id) const {
 
 Peer& PeerTable::at(MemberId id) {
   Peer* const found = find(id);
-  ENSURE(found != nullptr, "something happens to a member that is not there");
+  ENSURE(found != nullptr, "an event concerns a member that is not there");
   return *found;
 }
 
 const Peer& PeerTable::at(MemberId id) const {
   const Peer* const found = find(id);
-  ENSURE(found != nullptr, "asked about a member that is not there");
+  ENSURE(found != nullptr, "a query concerns a member that is not there");
   return *found;
 }
 
@@ -70,7 +70,7 @@ bool PeerTable::is_anyone_active() {
 
 Peer& PeerTable::add(MemberId id, Peer::Phase phase) {
   const auto [place, is_new] = peers_.try_emplace(id);
-  ENSURE(is_new, "member ids are never reused, and who comes back has lost its place here");
+  ENSURE(is_new, "member ids are never reused, and a member that returns has lost its place here");
   ++counts_[static_cast<std::size_t>(phase)];
   place->second.phase_ = phase;
   return place->second;
@@ -116,8 +116,7 @@ void PeerTable::check_peers() const {
     ++counts[static_cast<std::size_t>(peer.phase())];
     leavers += is_leaver(peer) ? 1 : 0;
   }
-  ENSURE(counts == counts_ && leavers == leavers_,
-         "what is counted as it changes is counted right");
+  ENSURE(counts == counts_ && leavers == leavers_, "incremental counts are correct");
 }
 
 }  // namespace mayfly::elastic

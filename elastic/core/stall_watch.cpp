@@ -133,7 +133,8 @@ std::vector<Stall> StallWatch::judge(const std::vector<MemberId>& active) {
     }
     stall.evict = !limits_.report_only && !stall.waiting.empty() &&
                   watched.still > evict_limit(stall.position.activity);
-    ENSURE(!stall.evict || watched.reported, "nobody is evicted for what was not reported");
+    ENSURE(!stall.evict || watched.reported,
+           "no member is evicted for a stall that was not reported");
     if (stall.evict && !std::exchange(watched.evicted, true)) {
       stalls.push_back(stall);
     }

@@ -19,7 +19,7 @@ constexpr std::size_t kTextBytesMax = 2048;
 constexpr std::size_t kPairsMax = 256;
 static_assert(kFingerprintPairsMax <= kPairsMax && kFingerprintNameBytesMax <= kTextBytesMax &&
                   kFingerprintValueBytesMax <= kTextBytesMax,
-              "the log has room for what a Hello has room for");
+              "the log can hold every value that a Hello can hold");
 constexpr std::size_t kCompactionBytes = 1u << 20;
 
 Bytes header() {

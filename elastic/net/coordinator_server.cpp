@@ -259,7 +259,8 @@ void Server::on_session_lost(const Session& session, const std::string& detail) 
     handle(coordinator_event::ConnectionLost{session.member, detail});
   } else if (session.stage == SessionStage::kSentinel) {
     // This is no sign that the worker failed; if its host died, the worker's silence will show it.
-    log::debug(fmt::format("sentinel of member {} is gone: {}", value(session.member), detail));
+    log::debug(
+        fmt::format("sentinel of member {} disconnected: {}", value(session.member), detail));
   }
 }
 

@@ -132,7 +132,7 @@ void FlightRecorder::on_fatal_signal(int number) {
     const int file = ::open(recorder->path_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (file >= 0) {
       recorder->write_from(file, 0);
-      constexpr std::string_view kEnd = "the process got a fatal signal\n";
+      constexpr std::string_view kEnd = "the process received a fatal signal\n";
       [[maybe_unused]] const ssize_t ignored = ::write(file, kEnd.data(), kEnd.size());
       ::close(file);
     }

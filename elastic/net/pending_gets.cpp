@@ -30,7 +30,7 @@ Result<Bytes> PendingGets::wait(ViewId view, const std::string& key, Instant dea
   // On Linux steady_clock is CLOCK_MONOTONIC, the clock of every Instant an adapter sees.
   const std::chrono::steady_clock::time_point until{std::chrono::nanoseconds(deadline.ns)};
   const bool in_time = changed_.wait_until(lock, until, ready);
-  Result<Bytes> result = Error{Errc::kDeadline, "nobody set '" + key + "' in time"};
+  Result<Bytes> result = Error{Errc::kDeadline, "no member set '" + key + "' in time"};
   if (slot->second.value) {
     result = *slot->second.value;
   } else if (in_time && ended_) {

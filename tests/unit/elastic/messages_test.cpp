@@ -299,11 +299,11 @@ TEST(Messages, AFingerprintThatIsTooLongForAHelloIsRefusedInWords) {
   EXPECT_EQ(decode(encode(hello)).value(), Message{hello});
   pairs[7].second += 'v';
   EXPECT_EQ(check_fingerprint(pairs).error().detail,
-            "too much must be equal on all workers: the bytes of \"" + pairs[7].first +
+            "the fingerprint of the job is too large: the bytes of \"" + pairs[7].first +
                 "\" are 1025, and 1024 is the most");
   pairs[7] = {name + 'n', ""};
   EXPECT_EQ(check_fingerprint(pairs).error().detail,
-            "too much must be equal on all workers: the bytes of the name \"" + name +
+            "the fingerprint of the job is too large: the bytes of the name \"" + name +
                 "\" are 129, and 128 is the most");
   pairs.assign(kFingerprintPairsMax + 1, Pair{});
   EXPECT_EQ(check_fingerprint(pairs).error().code, Errc::kInvalidInput);
