@@ -110,10 +110,10 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
   const Result<elastic::CommandReply> reply = context.services.send_command(
       link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
-    const std::string advice = link.run_dir.empty()
-                                   ? "; the job or its coordinator has ended"
-                                   : "; if the coordinator of " + link.run_dir +
-                                         " was killed, docs/runs.md says how to continue the run";
+    const std::string advice =
+        link.run_dir.empty() ? "; the job or its coordinator has ended"
+                             : "; if the coordinator of " + link.run_dir +
+                                   " was killed, docs/runs.md explains how to continue the run";
     return Error{Errc::kRefused, verb + ": " + reply.error().detail + advice};
   }
   if (!reply.value().ok) {

@@ -154,7 +154,7 @@ void Cloud::worker_failed(const std::string& server, const std::string& output) 
 void Cloud::take_charge() {
   Result<cloud_hooks::ReplacementOptions> options =
       replacement_options(process_.config(), providers_[0]->capabilities());
-  ENSURE(options.ok(), "prepare() has looked at the settings");
+  ENSURE(options.ok(), "prepare() has checked the settings");
   options.value().startup_text = startup_text_;
   options.value().microbatches = process_.job().microbatches;
   options.value().up_share = planned_up_share(process_.config().run_dir);

@@ -60,7 +60,7 @@ bool Replanning::is_due(Instant now, elastic::JobPhase phase) {
 }
 
 planner::ReplanEffects Replanning::compare(Instant now, const planner::ReplanFacts& facts) {
-  ENSURE(replanner_.has_value(), "is_due() has said so");
+  ENSURE(replanner_.has_value(), "is_due() has returned true");
   return replanner_->handle(now, facts);
 }
 

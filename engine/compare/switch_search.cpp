@@ -144,7 +144,7 @@ std::optional<SwitchRun> SwitchSearch::next() const {
 /// At every point but the first a single failure rejects the point: a switch after which training
 /// may diverge is worse than bsp.
 void SwitchSearch::finished(std::optional<double> top1, double seconds) {
-  ENSURE(!over_, "a run was asked for");
+  ENSURE(!over_, "a run is requested");
   SwitchPoint& point = points_.back();
   if (top1) {
     point.top1.push_back(*top1);

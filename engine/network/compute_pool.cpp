@@ -113,7 +113,7 @@ nn::Weights ComputePool::weights_of(const nn::ModelState& state) const {
 }
 
 nn::Weights ComputePool::present_weights() const {
-  ENSURE(state_ != nullptr, "somebody has said which state to compute with");
+  ENSURE(state_ != nullptr, "the state to compute with is set");
   return weights_of(*state_);
 }
 

@@ -159,7 +159,7 @@ MemberId PsServers::follower_member(std::uint32_t shard) const {
 
 MemberId PsServers::leader_member(std::uint32_t shard) const {
   const std::optional<std::uint32_t> leader = placement_.leader_of(shard);
-  ENSURE(leader, "somebody leads the shard");
+  ENSURE(leader, "the shard has a leader");
   return servers_[*leader]->id;
 }
 

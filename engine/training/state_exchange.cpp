@@ -260,9 +260,10 @@ Step StateExchange::observed() const {
 }
 
 void StateExchange::give_up_if_failed() {
-  const auto failure = observer_.has_value()
-                           ? observer_->failure()
-                           : Observer::Failure{{Errc::kAborted, "its copy is gone"}, {}};
+  const auto failure =
+      observer_.has_value()
+          ? observer_->failure()
+          : Observer::Failure{{Errc::kAborted, "its copy is no longer available"}, {}};
   if (gave_up_ || !failure.has_value() || monotonic_now() - failure->at < kPatience) {
     return;
   }
