@@ -6,7 +6,7 @@
 namespace mayfly::cloud_hooks {
 
 ProviderLanes::ProviderLanes(const std::vector<Provider*>& providers, const char* name) {
-  ENSURE(!providers.empty(), "somebody to carry calls out");
+  ENSURE(!providers.empty(), "a lane has at least one provider");
   for (Provider* const provider : providers) {
     Lane& lane = lanes_.emplace_back();
     lane.provider = provider;

@@ -158,7 +158,7 @@ std::uint64_t test_photographs(std::uint64_t training) {
 }
 
 Result<MadePhotographs> make_photographs(const std::string& folder, const PhotographSet& set) {
-  ENSURE(set.images > 0 && set.threads > 0, "a set has images and somebody to make them");
+  ENSURE(set.images > 0 && set.threads > 0, "a set has images and a thread that makes them");
   const std::string path = resolved(folder);
   TRY(refuse_what_cannot_be_replaced(path));
   TRY(refuse_content(path));

@@ -20,11 +20,11 @@ constexpr Duration kShortestWait = milliseconds(1);
 ReplacementPolicy::ReplacementPolicy(ReplacementOptions wanted)
     : parts_(std::make_unique<ReplacementParts>(std::move(wanted))) {
   const ReplacementOptions& options = parts_->options;
-  ENSURE(!options.offers.empty(), "something that may be asked for");
-  ENSURE(options.provider.count_max > 0, "a request asks for something");
+  ENSURE(!options.offers.empty(), "there is at least one offer");
+  ENSURE(options.provider.count_max > 0, "a request is for at least one server");
   ENSURE(options.max > 0, "a job has a worker");
   ENSURE(!parts_->catalog.has_composition() || options.on_demand_floor == 0,
-         "a composition says itself what is on demand");
+         "a composition determines which servers are on demand");
   const auto is_for_evaluator = [](const OfferTerms& terms) { return terms.for_evaluator; };
   ENSURE(!std::ranges::all_of(options.offers, is_for_evaluator), "workers need an offer");
   ENSURE(options.evaluators == 0 || std::ranges::any_of(options.offers, is_for_evaluator),

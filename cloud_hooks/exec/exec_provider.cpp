@@ -93,7 +93,7 @@ ServerStatus server_of(const json::object& object) {
   const std::string state = text_of(object, "state", kIdCharactersMax);
   const std::optional<ServerState> known = server_state_of(state);
   if (!known) {
-    throw Malformed{"state '" + state + "' is none of starting, running, stopping, gone"};
+    throw Malformed{"state '" + state + "' is not one of starting, running, stopping, gone"};
   }
   server.state = *known;
   server.request_id = text_of(object, "request_id", kIdCharactersMax);
@@ -115,7 +115,7 @@ ProviderError error_of(const json::object& object) {
   const std::string kind = text_of(object, "kind", kIdCharactersMax);
   const std::optional<ProviderErrorKind> known = error_kind_of(kind);
   if (!known) {
-    throw Malformed{"error kind '" + kind + "' is none of capacity, quota, auth, rate, config"};
+    throw Malformed{"error kind '" + kind + "' is not one of capacity, quota, auth, rate, config"};
   }
   error.kind = *known;
   error.detail = text_of(object, "detail", kTextCharactersMax);

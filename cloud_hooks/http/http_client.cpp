@@ -65,7 +65,7 @@ Result<std::vector<std::string>> look_up(const std::string& host, Instant deadli
   }).detach();
   while (answer.wait_for(milliseconds(20)) != std::future_status::ready) {  // checks for abort()
     if (aborted()) {
-      return Error{Errc::kAborted, host + ": told to stop"};
+      return Error{Errc::kAborted, host + ": the call was cancelled"};
     }
     if (monotonic_now() >= deadline) {
       return Error{Errc::kDeadline, host + ": no answer in time while looking up its name"};
@@ -115,7 +115,7 @@ class HttpClient::Impl {
       disconnect();
     }
     if (aborted_) {
-      return failure(Errc::kAborted, "told to stop");
+      return failure(Errc::kAborted, "the call was cancelled");
     }
     return answer;
   }

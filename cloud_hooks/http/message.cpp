@@ -67,7 +67,7 @@ Result<Url> parse_url(std::string_view text) {
   if (url.host.empty() ||
       (uri.host_type() == urls::host_type::name &&
        !std::all_of(url.host.begin(), url.host.end(), urls::unreserved_chars))) {
-    return bad_url("the host is missing or has characters that hosts do not have");
+    return bad_url("the host is missing or has invalid characters");
   }
   if (!url.tls) {
     url.port = 80;

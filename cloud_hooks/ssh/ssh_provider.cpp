@@ -315,7 +315,7 @@ class SshProviderImpl final : public SshProvider {
     }
     if (report.system != own_system()) {
       return fmt::format(
-          "is a {}, and this program is for {}; name one that is there with "
+          "is a {}, and this program is for {}; name a program on that host with "
           "--remote-program",
           report.system, own_system());
     }

@@ -59,7 +59,7 @@ Result<std::shared_ptr<SharedSlots>> SharedSlots::map(int fd, std::uint64_t payl
 }
 
 std::byte* SharedSlots::at(std::uint64_t slot) const {
-  ENSURE(slot >= 1 && slot <= kAnswer, "a slot that there is");
+  ENSURE(slot >= 1 && slot <= kAnswer, "a slot that exists");
   return memory_.data() + offset_of(slot, payload_bytes_);
 }
 

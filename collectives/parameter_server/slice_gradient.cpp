@@ -8,7 +8,7 @@ namespace mayfly::parameter_server {
 
 // One pass over `mean` per slice and not one sum per element: the compiler makes vectors of that.
 void mean_of(std::span<const SliceGradient> slices, std::size_t first, std::span<float> mean) {
-  ENSURE(!slices.empty(), "a mean of something");
+  ENSURE(!slices.empty(), "a mean of at least one gradient");
   std::uint32_t microbatches = 0;
   for (const SliceGradient& slice : slices) {
     microbatches += slice.microbatches;

@@ -109,7 +109,7 @@ void Resampler::blend_columns(int side, int y, int column_first,
 void Resampler::scale(const RgbImage& image, const ImagePart& part, int side,
                       std::span<std::uint8_t> output) {
   ENSURE(image.width > 0 && image.height > 0 && side > 0 && part.width > 0 && part.height > 0,
-         "there is something to scale");
+         "the image is not empty");
   ENSURE(image.pixels.size() == 3 * static_cast<std::size_t>(image.width) *
                                     static_cast<std::size_t>(image.height) &&
              output.size() == 3 * static_cast<std::size_t>(side) * static_cast<std::size_t>(side),

@@ -55,7 +55,7 @@ void TensorList::note_use(TensorId id, std::size_t now) {
 
 void TensorList::place(std::size_t end, MemoryPlan& memory) {
   for (Tensor& tensor : tensors_) {
-    ENSURE(tensor.resident || tensor.use.has_value(), "every tensor is needed by somebody");
+    ENSURE(tensor.resident || tensor.use.has_value(), "every tensor has a user");
     memory.add(std::move(tensor.name), tensor.bytes,
                tensor.resident ? Lifetime{0, static_cast<int>(end)} : *tensor.use);
   }

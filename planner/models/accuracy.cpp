@@ -196,10 +196,11 @@ Result<Forecast> SwitchRuns::time(double fraction) const {
     return Error{Errc::kNotFound, "the time of a switch needs runs at two fractions"};
   }
   if (!follows_from(features, parts_of(fraction))) {
-    return Error{Errc::kNotFound,
-                 "the runs of '" + workload_ +
-                     "' do not tell the time at this fraction: it needs runs at the fractions 0 "
-                     "and 1, or at one of them and two others"};
+    return Error{
+        Errc::kNotFound,
+        "the runs of '" + workload_ +
+            "' do not determine the time at this fraction: it needs runs at the fractions 0 "
+            "and 1, or at one of them and two others"};
   }
   const Numbers fit = relative_fit(features, times);
   for (std::size_t i = 0; i < times.size(); ++i) {

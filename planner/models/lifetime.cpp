@@ -354,7 +354,7 @@ Result<Forecast> Lifetimes::hour_of_day_factor(double hour) const {
   if (all_losses <= 0 || all_expected <= 0) {
     return Error{Errc::kNotFound,
                  "lifetime_servers.csv has no revocation with a launch hour, and counts without "
-                 "exposure do not tell the hazard of an hour"};
+                 "exposure do not determine the hazard of an hour"};
   }
   double losses = 0;
   double expected = 0;

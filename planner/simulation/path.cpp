@@ -22,7 +22,7 @@ PathRunner::PathRunner(const Market& market, const JobModel& job, const Candidat
       budget_(rules_, offers_, job, servers_),
       requests_(rules_, offers_, catalog_, demand_, budget_, market_, servers_),
       exchange_(rules_, offers_, catalog_, demand_, servers_) {
-  ENSURE(candidate.workers > 0 && job.work > 0, "there is work and someone to do it");
+  ENSURE(candidate.workers > 0 && job.work > 0, "there is work and a worker for it");
 }
 
 void PathRunner::begin(const PathDraws& draws) {

@@ -135,7 +135,8 @@ bool LeaseHolders::is_alone(MemberId id) const {
 
 void LeaseHolders::check_invariants() const {
   for (const auto& [id, worker] : workers_) {
-    ENSURE(!worker.asks || (worker.order > 0 && worker.order <= requests_), "who asks has a place");
+    ENSURE(!worker.asks || (worker.order > 0 && worker.order <= requests_),
+           "a worker that asks has a place");
     std::uint64_t before = 0;
     for (const Lease& lease : worker.leases) {
       ENSURE(before < lease.serial && lease.serial <= worker.serial,

@@ -44,7 +44,7 @@ SyncPlan SyncPlan::cut_after(const std::set<std::uint64_t>& steps,
 
 void SyncPlan::fall_back(const Rewind& rewind) {
   ENSURE(!rewound_ && is_border(rewind.at) && is_border(rewind.to), "steps are undone, once");
-  ENSURE(rewind.at > rewind.to && rewind.to >= first_slice(), "something is undone");
+  ENSURE(rewind.at > rewind.to && rewind.to >= first_slice(), "at least one step is undone");
   const std::uint64_t step = steps_before(rewind.to);
   const std::uint64_t last_step = phases_.back().last_step();
   std::set<std::uint64_t> recorded;

@@ -7,7 +7,7 @@
 namespace mayfly::parameter_server {
 
 WorkerFlow::WorkerFlow(std::uint32_t shards) : shards_(shards) {
-  ENSURE(shards > 0, "parameters are somewhere");
+  ENSURE(shards > 0, "there is at least one shard");
 }
 
 void WorkerFlow::granted(const Lease& lease) {

@@ -205,7 +205,8 @@ Result<std::size_t> workspace_of(const Descriptor& plan) {
   }
   const auto workspace = static_cast<std::size_t>(bytes.value().at(0));
   if (workspace > kWorkspaceBytesMax) {
-    return Error{Errc::kUnsupported, fmt::format("it wants {} MiB of scratch", workspace >> 20)};
+    return Error{Errc::kUnsupported,
+                 fmt::format("it needs {} MiB of scratch memory", workspace >> 20)};
   }
   return workspace;
 }
