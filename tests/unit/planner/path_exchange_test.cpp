@@ -107,7 +107,7 @@ TEST_F(PathExchangeTest, WaitsForNewsIfTheBudgetDoesNotAllowIt) {
   exchange.postpone(after_s);
   plan(after_s);
   EXPECT_EQ(exchange.due_s(), after_s + 60);
-  exchange.news();
+  exchange.budget_changed();
   plan(after_s + 1);
   EXPECT_EQ(exchange.due_s(), after_s + 1);
 }
