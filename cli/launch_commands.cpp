@@ -148,13 +148,13 @@ int join_as(const char* what, bool is_server, const ParsedArguments& arguments, 
       (engine::uses_parameter_servers(own.value()) || own.value().evaluators > 0);
   if (!own.value().launched || needs_place) {
     own.value().coordinator = coordinator;
-    Result<engine::JobConfig> told = context.services.ask_for_job_settings(own.value());
-    if (!told.ok()) {
-      const Errc code = told.error().code;
-      return code == Errc::kRefused ? context.complain(told.error().detail, kExitUsage)
-                                    : context.complain(told.error());
+    Result<engine::JobConfig> settings = context.services.ask_for_job_settings(own.value());
+    if (!settings.ok()) {
+      const Errc code = settings.error().code;
+      return code == Errc::kRefused ? context.complain(settings.error().detail, kExitUsage)
+                                    : context.complain(settings.error());
     }
-    job = std::move(told).value();
+    job = std::move(settings).value();
   }
   is_server = is_server || job.ps_server;
   const std::uint32_t ps_index = job.ps_index;

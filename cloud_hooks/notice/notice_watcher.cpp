@@ -300,8 +300,8 @@ class NoticeWatcher::Impl {
       return;
     }
     thread_.join();  // it ends after on_leave; from here on this thread uses its members
-    if (Result<void> told = source_->acknowledge(last_); !told.ok()) {
-      log::warning(source_->name() + " was not notified of the departure: " + told.error().detail);
+    if (Result<void> done = source_->acknowledge(last_); !done.ok()) {
+      log::warning(source_->name() + " was not notified of the departure: " + done.error().detail);
     } else if (!last_.event_id.empty()) {
       log::info(source_->name() + " was notified of the departure");
     }

@@ -73,11 +73,11 @@ std::string settings_to_send(const JobConfig& job) {
   if (uses_parameter_servers(job)) {  // a step has as many slices as the job has workers at first
     also.emplace_back("workers");
   }
-  JobConfig told = job;
+  JobConfig sent = job;
   if (!job.resume.empty()) {  // the checkpoint contains the weights; see CheckpointReceiver
-    told.init_from.clear();
+    sent.init_from.clear();
   }
-  return job_settings_toml(told, also);
+  return job_settings_toml(sent, also);
 }
 
 Result<JobConfig> ask_for_job_settings(const JobConfig& own) {

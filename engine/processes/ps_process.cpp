@@ -124,8 +124,8 @@ int run_ps_server(const JobConfig& config, std::unique_ptr<elastic::Sentinel> se
     return fail(token.error(), kExitUsage);
   }
   if (config.tells_facts) {
-    if (const Result<void> told = tell_facts(config, job.value()->facts); !told.ok()) {
-      return fail(told.error(), kExitUsage);
+    if (const Result<void> sent = tell_facts(config, job.value()->facts); !sent.ok()) {
+      return fail(sent.error(), kExitUsage);
     }
   }
   if (const Result<void> settled =

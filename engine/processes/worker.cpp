@@ -486,8 +486,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
     return fail(start.error(), kExitUsage);
   }
   if (config.tells_facts) {
-    if (Result<void> told = tell_facts(config, parts.job->facts); !told.ok()) {
-      return fail(told.error(), kExitUsage);
+    if (Result<void> sent = tell_facts(config, parts.job->facts); !sent.ok()) {
+      return fail(sent.error(), kExitUsage);
     }
   }
   const int code =

@@ -294,8 +294,8 @@ double seconds_on_record(const std::string& run_dir, double wall_clock) {
   const std::optional<json::object> metric = last_line_of(run_dir + "/metrics.jsonl");
   double reached = metric ? number_or(*metric, "t", 0) : 0;
   if (event) {
-    const double told = number_or(*event, "time", wall_clock);
-    reached = std::max(reached, number_or(*event, "t", 0) + std::max(0.0, wall_clock - told));
+    const double recorded = number_or(*event, "time", wall_clock);
+    reached = std::max(reached, number_or(*event, "t", 0) + std::max(0.0, wall_clock - recorded));
   }
   return reached;
 }

@@ -331,7 +331,7 @@ class Board {
     $('name').textContent = state.name;
     const notes = [];
     if (state.damaged.lines) {
-      notes.push(`${state.damaged.lines} lines are no records of a run and were left out; the ` +
+      notes.push(`${state.damaged.lines} lines are not records of a run and were left out; the ` +
                  `first is in ${state.damaged.first}.`);
     }
     $('notes').textContent = notes.join(' ');
