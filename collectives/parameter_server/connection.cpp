@@ -26,7 +26,7 @@ Result<void> ShardConnection::set_address(const std::string& address) {
   return {};
 }
 
-void ShardConnection::view_came() {
+void ShardConnection::on_view() {
   since_ = monotonic_now();
   has_reported_ = false;
 }

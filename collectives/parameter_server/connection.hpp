@@ -41,7 +41,7 @@ class ShardConnection {
   [[nodiscard]] Result<void> set_address(const std::string& address);
   /// A new view has begun. A fault is reported once per view, because the next view may not contain
   /// the other side.
-  void view_came();
+  void on_view();
   /// The shard has sent kWelcome, or kFollowing.
   void welcomed();
   /// The connection is not needed yet, so its absence is no fault.

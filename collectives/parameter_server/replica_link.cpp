@@ -35,7 +35,7 @@ ReplicaLink::ReplicaLink(std::uint32_t shard, bool payload_hashes, Handlers hand
 
 Result<void> ReplicaLink::set_view(ViewId view, std::uint64_t key, const std::string& address) {
   TRY(connection_.set_address(address));
-  connection_.view_came();
+  connection_.on_view();
   has_view_ = true;
   view_ = view;
   key_ = key;

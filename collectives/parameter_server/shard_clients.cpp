@@ -64,7 +64,7 @@ class Clients final : public ShardClients {
     view_ = view;
     key_ = key;
     for (const auto& server : servers_) {
-      server->connection.view_came();
+      server->connection.on_view();
     }
   }
   Result<void> move_to(std::uint32_t shard, const std::string& address) override;

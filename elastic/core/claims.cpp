@@ -149,7 +149,7 @@ std::optional<std::string> inconsistency_in(const Stopped& stopped, MemberId id,
 }
 
 std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) const {
-  if (!steps_need_everybody_) {
+  if (!steps_need_all_members_) {
     return {};
   }
   const std::optional<Step> lower = credible_step(membership);
@@ -185,7 +185,7 @@ std::vector<Accusation> ClaimJudge::false_steps(const Membership& membership) co
 /// part. So a member is certainly wrong only if it reports the end of the job before its last step,
 /// or if it never finishes although most of the others do, in one view after the other.
 std::vector<Accusation> ClaimJudge::false_ends(const Membership& membership) {
-  if (!steps_need_everybody_ || !last_step_) {
+  if (!steps_need_all_members_ || !last_step_) {
     return {};
   }
   const Step last = *last_step_;

@@ -27,7 +27,7 @@ namespace mayfly::elastic {
 class ClaimJudge {
  public:
   explicit ClaimJudge(const CoordinatorOptions& options)
-      : steps_need_everybody_(options.steps_need_everybody), last_step_(options.last_step) {}
+      : steps_need_all_members_(options.steps_need_all_members), last_step_(options.last_step) {}
 
   /// Members whose committed step cannot be true beside those of the others. An honest worker that
   /// continued alone, or with members that the job has lost, is among them: it may join again
@@ -38,7 +38,7 @@ class ClaimJudge {
   [[nodiscard]] std::vector<Accusation> false_ends(const Membership& membership);
 
  private:
-  bool steps_need_everybody_;
+  bool steps_need_all_members_;
   std::optional<Step> last_step_;
   /// For members that had committed the last step, but had not finished when most others had.
   std::map<MemberId, std::uint32_t> unfinished_views_;

@@ -284,7 +284,7 @@ void Coordinator::on_tick() {
   returns_.extend_deadlines(detector_.own_pause(), now_);
   quorum_.extend_deadlines(detector_.own_pause(), now_);
   for (const MemberId silent : suspects) {
-    if (!somebody_else_works(membership_.peers(), silent) &&
+    if (!another_member_works(membership_.peers(), silent) &&
         detector_.silence(silent, now_) < options_.stop_timeout) {
       continue;  // the suspicion may be wrong, and without its last member the job cannot go on
     }
@@ -430,10 +430,10 @@ void Coordinator::on_progress(MemberId id, const Progress& progress) {
 }
 
 void Coordinator::settle_if_complete() {
-  if (!options_.steps_need_everybody && membership_.everybody_has_started()) {
+  if (!options_.steps_need_all_members && membership_.all_have_started()) {
     quorum_.view_is_active();  // members do not report which steps the servers have committed
   }
-  if (const auto done = change_.take_settled(membership_.everybody_has_started())) {
+  if (const auto done = change_.take_settled(membership_.all_have_started())) {
     if (done->cause == ChangeCause::kRebalance) {
       speeds_.change_took(done->synced - done->stopped);
     }

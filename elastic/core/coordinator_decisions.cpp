@@ -206,7 +206,7 @@ void Coordinator::go_on() {
     wait(*too_few);
   } else if (const auto no_majority = quorum_.lack(membership_)) {
     wait_for_quorum(*no_majority);
-  } else if (options_.steps_need_everybody && has_lost_state(membership_)) {
+  } else if (options_.steps_need_all_members && has_lost_state(membership_)) {
     quorum_.found();  // only a coordinator in charge offers a checkpoint
     offer_checkpoint();
   } else {
@@ -239,7 +239,7 @@ void Coordinator::publish() {
   const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
   View view = make_view(membership_, term_.view_id_after(membership_.view()),
                         quorum_.bases(membership_), options_);
-  if (options_.steps_need_everybody && view.committed < membership_.committed()) {
+  if (options_.steps_need_all_members && view.committed < membership_.committed()) {
     outbox_.note("restarted", std::nullopt,
                  "every holder of step " + std::to_string(value(membership_.committed())) +
                      " is lost; resuming after " + std::to_string(value(view.committed)));
@@ -318,7 +318,7 @@ void Coordinator::judge_stalls() {
     const std::string what = describe(stall, membership_.view(), options_.bucket_names);
     if (!stall.evict) {
       outbox_.note("stalled", stall.member, what);
-    } else if (somebody_else_works(membership_.peers(), stall.member)) {
+    } else if (another_member_works(membership_.peers(), stall.member)) {
       evict({stall.member, "hangs: " + what});
     }
   }

@@ -46,7 +46,7 @@ struct CoordinatorOptions {
   std::function<bool(const std::string& address)> counts_as_server = {};
   /// True: a step needs every member, so the committed steps of members differ by at most one.
   /// False with parameter servers, which count the steps.
-  bool steps_need_everybody = true;
+  bool steps_need_all_members = true;
   /// The step of the state that every worker may have from the start, that of --resume: a worker
   /// that has no later one has nothing that the job has trained.
   Step first_step{};

@@ -130,7 +130,7 @@ JobEnd::Ending JobEnd::once_more(const Membership& membership) const {
 }
 
 std::optional<MemberId> holder_of_newest_state(const Membership& membership) {
-  if (!membership.steps_need_everybody()) {
+  if (!membership.steps_need_all_members()) {
     return worker_beside_servers(membership);
   }
   std::optional<MemberId> holder;

@@ -28,7 +28,7 @@ void place_within(Peer& peer, MemberId id, const Resume& report, Instant now) {
   peer.formed = peer.synced = true;
   // An observer may be one step behind. While it runs, it reports the view's steps, not its own.
   peer.returned_behind = peer.lacks_state() || next(report.committed) < report.view->committed;
-  peer.came_beside_state = peer.came_beside_state || peer.returned_behind;
+  peer.may_lack_newest_state = peer.may_lack_newest_state || peer.returned_behind;
   if (report.phase == ResumePhase::kRunning) {
     peer.stopped.held = report.held_before;
   } else {
@@ -41,7 +41,7 @@ void place_within(Peer& peer, MemberId id, const Resume& report, Instant now) {
 Membership::Membership(const CoordinatorOptions& options)
     : counts_as_worker_(options.counts_as_worker),
       view_max_(options.view_max),
-      steps_need_everybody_(options.steps_need_everybody),
+      steps_need_all_members_(options.steps_need_all_members),
       first_step_(options.first_step),
       speed_sample_(options.speed_sample) {}
 
@@ -128,7 +128,7 @@ bool Membership::may_leave(MemberId id, bool is_running) const {
   });
 }
 
-bool Membership::everybody_has_started() const {
+bool Membership::all_have_started() const {
   ENSURE(view_, "only a published view is started");
   return started_ == view_->members.size();
 }
@@ -160,7 +160,7 @@ Peer& Membership::add(MemberId id, const Hello& hello, Peer::Phase phase) {
 void Membership::connect(MemberId id, const Hello& hello, Instant now) {
   Peer& fresh = add(id, hello, Peer::Phase::kLoading);
   fresh.join.emplace().connected = now;
-  fresh.came_beside_state = may_hold_state();
+  fresh.may_lack_newest_state = may_hold_state();
 }
 
 void Membership::wants_to_leave(MemberId id, const std::string& reason) {
@@ -274,7 +274,7 @@ void Membership::take_back(MemberId id, const Hello& hello, bool is_in_charge) {
   // There may be a newer checkpoint by now. A member that joins again asks for it like a new
   // worker. It is offered one by the coordinator in charge, if no member has the state then.
   const bool is_offered = hello.joins_again && (is_in_charge || hello.view != ViewId{});
-  back.came_beside_state = is_offered ? is_beside_state : hello.view == ViewId{};
+  back.may_lack_newest_state = is_offered ? is_beside_state : hello.view == ViewId{};
 }
 
 void Membership::ask_all_again() {
@@ -341,7 +341,7 @@ bool Membership::place(MemberId id, Instant now) {
     place_beside(peer, now);
     return true;
   }
-  if (!is_in_view(id) && steps_need_everybody_ &&
+  if (!is_in_view(id) && steps_need_all_members_ &&
       holds_newest_state(id, report, peers(), view_->id)) {
     peer.stopped = *report.last;
     peers_.enter_phase(peer, Peer::Phase::kReady);
@@ -382,7 +382,7 @@ std::optional<View> Membership::enter(const View& view, Instant now, Outbox& out
     entering.formed = entering.synced = false;
   }
   for (auto& [id, peer] : peers_) {
-    peer.came_beside_state = peer.came_beside_state || peer.phase() != Peer::Phase::kActive;
+    peer.may_lack_newest_state = peer.may_lack_newest_state || peer.phase() != Peer::Phase::kActive;
   }
   ENSURE(count(Peer::Phase::kActive) == view.members.size() && count(Peer::Phase::kStopped) == 0,
          "exactly the members of the view are active, and every member with sums is among them");
@@ -434,7 +434,7 @@ void Membership::note_admission(const ViewMember& member, Peer& peer, const View
                                 Outbox& outbox) {
   if (peer.phase() == Peer::Phase::kReady) {
     outbox.note("joined", member.id, peer.host);
-    peer.came_beside_state = peer.came_beside_state || peer.committed < view.committed;
+    peer.may_lack_newest_state = peer.may_lack_newest_state || peer.committed < view.committed;
     if (view_) {
       peer.join->admitted = now;
       peer.join->admitted_after = view.committed;

@@ -76,8 +76,8 @@ class Membership {
   /// The highest step that any member has reported as committed; lower again after all members that
   /// held it were lost.
   [[nodiscard]] Step committed() const { return committed_; }
-  /// CoordinatorOptions::steps_need_everybody; false with parameter servers.
-  [[nodiscard]] bool steps_need_everybody() const { return steps_need_everybody_; }
+  /// CoordinatorOptions::steps_need_all_members; false with parameter servers.
+  [[nodiscard]] bool steps_need_all_members() const { return steps_need_all_members_; }
   /// CoordinatorOptions::first_step.
   [[nodiscard]] Step first_step() const { return first_step_; }
   /// The last view is known from a log only: no member of it has reported its committed step.
@@ -87,7 +87,7 @@ class Membership {
   /// Some member of the view has no work yet.
   [[nodiscard]] bool view_has_observers() const { return view_has_observers_; }
   /// Peer::has_started() is true for every member of the view.
-  [[nodiscard]] bool everybody_has_started() const;
+  [[nodiscard]] bool all_have_started() const;
   /// The member was evicted for a cause since the last view was published.
   [[nodiscard]] bool is_fenced(MemberId id) const { return fenced_.contains(id); }
 
@@ -172,7 +172,7 @@ class Membership {
 
   std::function<bool(const std::string& address)> counts_as_worker_;
   std::uint32_t view_max_;
-  bool steps_need_everybody_;
+  bool steps_need_all_members_;
   Step first_step_;
   Duration speed_sample_;
 

@@ -93,7 +93,7 @@ bool has_lost_state(const Membership& membership) {
            const bool is_behind = next(peer.committed) < membership.view()->committed;
            const bool has_trained =
                peer.committed != peer.loaded && !(peer.returned_behind && is_behind);
-           return peer.came_beside_state && !has_trained &&
+           return peer.may_lack_newest_state && !has_trained &&
                   (may_be_anywhere || peer.committed < membership.committed());
          });
 }

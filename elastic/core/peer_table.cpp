@@ -21,7 +21,7 @@ bool leaves_somebody(const Peers& peers, MemberId leaver) {
   });
 }
 
-bool somebody_else_works(const Peers& peers, MemberId member) {
+bool another_member_works(const Peers& peers, MemberId member) {
   return std::ranges::any_of(peers, [member](const Peers::value_type& entry) {
     return entry.first != member && entry.second.works();
   });

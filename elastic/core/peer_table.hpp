@@ -55,7 +55,7 @@ struct Peer {
   /// trained in a view that it was not in, or for whose state it had to wait; it had an id before
   /// its connection broke and has received no state since; or it joined again under its id when no
   /// coordinator was in charge.
-  bool came_beside_state = false;
+  bool may_lack_newest_state = false;
   /// When it connected again, it did not have the state of its view, and it has not reported a
   /// state since. So it may have the state that it loaded at its start, whose step is not known any
   /// more.
@@ -104,7 +104,7 @@ using Peers = MemberMap<Peer>;
 [[nodiscard]] bool leaves_somebody(const Peers& peers, MemberId leaver);
 /// The same, but a member that wants to leave counts: it stays until there is another one, and
 /// cannot wait for one that is silent.
-[[nodiscard]] bool somebody_else_works(const Peers& peers, MemberId member);
+[[nodiscard]] bool another_member_works(const Peers& peers, MemberId member);
 
 class PeerTable {
  public:

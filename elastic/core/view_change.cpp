@@ -198,8 +198,8 @@ void ViewChange::committed(Instant now) {
   }
 }
 
-std::optional<Recovery> ViewChange::take_settled(bool everybody_has_started) {
-  if (!settling_ || !has_first_commit_ || !everybody_has_started) {
+std::optional<Recovery> ViewChange::take_settled(bool all_have_started) {
+  if (!settling_ || !has_first_commit_ || !all_have_started) {
     return std::nullopt;
   }
   ENSURE(settling_->stopped <= settling_->step, "a view is published before its first step");

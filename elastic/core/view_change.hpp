@@ -88,7 +88,7 @@ class ViewChange {
   /// A view is published and not all of its members are known to have started.
   [[nodiscard]] bool is_settling() const { return settling_.has_value(); }
   /// The completed change, once, when all members of its view have started and a step is committed.
-  [[nodiscard]] std::optional<Recovery> take_settled(bool everybody_has_started);
+  [[nodiscard]] std::optional<Recovery> take_settled(bool all_have_started);
 
   /// Invariants between any two events.
   void check_invariants() const;

@@ -47,7 +47,7 @@ elastic::CoordinatorOptions core_options(const Job& job, Step first_step, bool i
     if (!carries_servers(config)) {
       core.initial_workers += config.ps;
     }
-    core.steps_need_everybody = false;
+    core.steps_need_all_members = false;
     core.last_step.reset();
     core.counts_as_worker = is_worker;  // workers report which updates are lost with a server
     core.initial_servers = server_count(config);

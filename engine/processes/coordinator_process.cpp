@@ -308,7 +308,7 @@ Result<void> CoordinatorProcess::start_server() {
           },
           [this](const Evaluation& evaluation) { recorder_->fact(fact_of(evaluation)); }});
   TRY_ASSIGN(server_, elastic::start_coordinator(std::move(options), *recorder_));
-  const std::optional<Step> newest = newest_here();
+  const std::optional<Step> newest = newest_received();
   begin_copies();
   begin_transfers(newest);
   TRY(lacks_facts_ ? Result<void>() : keep_facts(job_->facts));
@@ -362,7 +362,7 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
 }
 
 /// The step of the newest intact checkpoint written since --resume. Sets damaged ones aside.
-std::optional<Step> CoordinatorProcess::newest_here() const {
+std::optional<Step> CoordinatorProcess::newest_received() const {
   if (!continues_ && skipped_checkpoints_.empty()) {
     return std::nullopt;
   }

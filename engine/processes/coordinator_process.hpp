@@ -109,7 +109,7 @@ class CoordinatorProcess {
   Result<void> check_copies() const;
   void begin_copies();
   void finish_copies(JobEnd& end, bool has_result);
-  [[nodiscard]] std::optional<Step> newest_here() const;
+  [[nodiscard]] std::optional<Step> newest_received() const;
   void begin_transfers(std::optional<Step> newest);
   void end_transfers();
   [[nodiscard]] std::optional<Step> step_without_holder() const;

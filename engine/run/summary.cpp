@@ -99,11 +99,11 @@ Summary summary_of(const Job& job, const RunHistory& history, double train_secon
 }
 
 std::optional<std::string> unsaved_state(const RunHistory& history, const std::string& run_dir,
-                                         const std::optional<Step>& newest_here,
+                                         const std::optional<Step>& newest_received,
                                          const std::optional<CheckpointRecord>& failed) {
   // The record of the last commit may be lost with its reporter, but not the checkpoint.
   const std::uint64_t last = history.current_step;
-  if (newest_here && value(*newest_here) >= last) {
+  if (newest_received && value(*newest_received) >= last) {
     return std::nullopt;
   }
   if (failed && failed->step >= last) {

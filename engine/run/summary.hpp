@@ -121,10 +121,10 @@ struct Summary {
 [[nodiscard]] Summary summary_of(const Job& job, const RunHistory& history, double train_seconds);
 
 /// A sentence for the user that says why no checkpoint contains the last committed step; nothing if
-/// one does. `newest_here`: the newest reported checkpoint in the run directory; `failed`: the last
-/// one that could not be written. Reads the run directory if these do not suffice.
+/// one does. `newest_received`: the newest reported checkpoint in the run directory; `failed`: the
+/// last one that could not be written. Reads the run directory if these do not suffice.
 [[nodiscard]] std::optional<std::string> unsaved_state(
-    const RunHistory& history, const std::string& run_dir, const std::optional<Step>& newest_here,
-    const std::optional<CheckpointRecord>& failed);
+    const RunHistory& history, const std::string& run_dir,
+    const std::optional<Step>& newest_received, const std::optional<CheckpointRecord>& failed);
 
 }  // namespace mayfly::engine

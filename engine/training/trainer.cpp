@@ -347,7 +347,7 @@ Result<ReducedStep> Trainer::reduce(const elastic::View& view, collectives::Grou
   waits.members = group.time_waited();
   part_.has_contributed = true;  // no step is complete without the signals of every member
   buckets_.start_signals(group, parts_.computer.sums(),
-                         {parts_.link.boundary_asked(view.id), reports_.previous_step_us(part_),
+                         {parts_.link.boundary_requested(view.id), reports_.previous_step_us(part_),
                           check, checks_.audit_check(view),
                           clock_.ready(monotonic_now(), waits, part_.rank, part_.is_first_step())});
   const TraceSpan traced = activity_.span("wait for all-reduce");

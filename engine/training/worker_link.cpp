@@ -85,7 +85,7 @@ void WorkerLink::detach() {
   over_signal_ = nullptr;
 }
 
-bool WorkerLink::boundary_asked(ViewId view) const {
+bool WorkerLink::boundary_requested(ViewId view) const {
   const std::lock_guard lock(mutex_);
   return boundary_.view == view;
 }

@@ -45,7 +45,7 @@ class WorkerLink final : public elastic::MemberHandler {
   /// To be called before the group is destroyed.
   void detach();
   /// Whether a boundary was requested in this view.
-  [[nodiscard]] bool boundary_asked(ViewId view) const;
+  [[nodiscard]] bool boundary_requested(ViewId view) const;
   /// Whether it was requested and this member is in the next view.
   [[nodiscard]] bool stays_after(ViewId view) const;
   /// Whether the view is over (aborted from outside).

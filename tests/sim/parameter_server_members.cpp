@@ -22,7 +22,7 @@ CoordinatorOptions coordinator_options(const PsOptions& options) {
   CoordinatorOptions made;
   made.initial_workers = options.workers + (options.colocated ? 0 : options.servers());
   made.counts_as_worker = [](const std::string& address) { return address != kServer; };
-  made.steps_need_everybody = options.sabotage == PsSabotage::kJudgesSteps;
+  made.steps_need_all_members = options.sabotage == PsSabotage::kJudgesSteps;
   made.stop_timeout = options.stop_timeout;
   return made;
 }

@@ -54,7 +54,7 @@ TEST(Claims, ANewcomerMayBringAStepThatWasJustLostButNotMore) {
 
 TEST(Claims, ServersCountStepsThatNobodyHolds) {
   CoordinatorOptions options = until_step(12);
-  options.steps_need_everybody = false;
+  options.steps_need_all_members = false;
   ClaimJudge judge{options};
   EXPECT_TRUE(judge.false_steps(stopped_at(12, 99, 0)).empty());
   EXPECT_TRUE(judge.false_ends(stopped_at(12, 99, 0)).empty());

@@ -22,7 +22,7 @@ CoordinatorOptions with_servers(std::uint32_t initial, std::uint32_t min_workers
   made.initial_workers = initial;
   made.min_workers = min_workers;
   made.min_workers_timeout = seconds(5);
-  made.steps_need_everybody = false;
+  made.steps_need_all_members = false;
   made.counts_as_worker = [](const std::string& address) { return address != kServer; };
   return made;
 }

@@ -127,7 +127,7 @@ TEST(Membership, ServersDoNotCountAsSomebodyWhoWorks) {
   add_ready(membership, k1, 0, "worker");
   add_ready(membership, k2, 0, "server");
   EXPECT_FALSE(leaves_somebody(membership.peers(), k1));
-  EXPECT_TRUE(somebody_else_works(membership.peers(), k2));
+  EXPECT_TRUE(another_member_works(membership.peers(), k2));
 }
 
 TEST(Membership, EverybodyHasStartedOnceEachHasGroupAndState) {
@@ -136,9 +136,9 @@ TEST(Membership, EverybodyHasStartedOnceEachHasGroupAndState) {
   membership.formed(k1);
   membership.synced(k1, kSoon);
   membership.formed(k2);
-  EXPECT_FALSE(membership.everybody_has_started());
+  EXPECT_FALSE(membership.all_have_started());
   membership.synced(k2, kSoon);
-  EXPECT_TRUE(membership.everybody_has_started());
+  EXPECT_TRUE(membership.all_have_started());
 }
 
 TEST(Membership, AJoinIsToldOnceWithTheFirstCommit) {

@@ -70,12 +70,12 @@ TEST(PeerTable, OneThatLeavesIsNobodyToGoOnWithButStillWorks) {
   table.add(k1, Phase::kActive);
   Peer& other = table.add(k2, Phase::kReady);
   EXPECT_TRUE(leaves_somebody(table.all(), k1));
-  EXPECT_TRUE(somebody_else_works(table.all(), k1));
+  EXPECT_TRUE(another_member_works(table.all(), k1));
   table.wants_to_leave(other, "notice");
   EXPECT_FALSE(leaves_somebody(table.all(), k1));
-  EXPECT_TRUE(somebody_else_works(table.all(), k1));
+  EXPECT_TRUE(another_member_works(table.all(), k1));
   table.enter_phase(other, Phase::kLoading);
-  EXPECT_FALSE(somebody_else_works(table.all(), k1));
+  EXPECT_FALSE(another_member_works(table.all(), k1));
 }
 
 }  // namespace
