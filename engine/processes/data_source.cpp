@@ -220,12 +220,14 @@ Result<std::optional<DataConnection>> ask_for_data(elastic::FirstSession session
 /// Repeats the request if the connection breaks or the coordinator is busy, until no coordinator
 /// answers or the worker should leave.
 Result<DataConnection> keep_asking(const Asker& asker) {
+  const auto configured = static_cast<std::int64_t>(asker.config.coordinator_timeout * 1e9);
+  const Duration patience = std::min(kSilenceMax, Duration(configured));
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
   while (true) {
     Result<elastic::FirstSession> session =
         elastic::open_first_session(coordinator_endpoints(asker.config), asker.token, hello,
-                                    monotonic_now() + kSilenceMax, asker.is_called_off);
+                                    monotonic_now() + patience, asker.is_called_off);
     if (asker.is_called_off()) {
       return called_off();
     }
@@ -233,7 +235,7 @@ Result<DataConnection> keep_asking(const Asker& asker) {
       return has_broken(session.error())
                  ? Error{Errc::kPeerLost,
                          fmt::format("no coordinator has answered for {} s ({})",
-                                     kSilenceMax / seconds(1), session.error().detail)}
+                                     patience / seconds(1), session.error().detail)}
                  : std::move(session).error();
     }
     Result<std::optional<DataConnection>> asked = ask_for_data(std::move(session).value());

@@ -31,9 +31,10 @@ class Job:
     def cache(self, name):
         return os.path.join(self.cluster.folder, "cache-" + name)
 
-    def worker(self, cache):
+    def worker(self, cache, *more):
         return self.cluster.start_worker(
-            self.cluster.endpoint(), extra=["--data", NOWHERE, "--cache-dir", self.cache(cache)])
+            self.cluster.endpoint(),
+            extra=["--data", NOWHERE, "--cache-dir", self.cache(cache), *more])
 
     def wait_for_line(self, worker, text):
         self.cluster.wait_for(lambda: text in worker.output(), f"no line {text!r}")
@@ -211,7 +212,7 @@ def coordinator_is_lost():
     job = Job("coordinator")
     with open(os.path.join(job.folder, "train", "large"), "wb") as large:
         large.truncate(2 << 30)  # so that the transfer is not over yet
-    stays, leaves = job.worker("a"), job.worker("b")
+    stays, leaves = job.worker("a", "--coordinator-timeout", "8"), job.worker("b")
     for worker in (stays, leaves):
         job.wait_for_line(worker, "fetching the data set")
     job.cluster.run.stop_hard()
@@ -219,7 +220,7 @@ def coordinator_is_lost():
     expect_leaves(leaves)
     stays.process.wait(100)
     expect(stays.process.returncode == 1, f"exit code {stays.process.returncode}")
-    expect("no coordinator has answered for 60 s" in stays.output(), stays.output())
+    expect("no coordinator has answered for 8 s" in stays.output(), stays.output())
     for cache in "ab":
         expect(not job.kept(cache), str(job.kept(cache)))
     job.remove()
