@@ -52,16 +52,6 @@ TEST(Provisioner, FillsTheFloorOnDemandFirst) {
   EXPECT_EQ(requested(parts), "c 1, a 1");
 }
 
-TEST(Provisioner, WorkersHavePriorityInTheBudgetOverEvaluators) {
-  ReplacementOptions options = two_zones();
-  options.evaluators = 1;
-  options.offers.push_back({offer("e"), 1.0, 1.0, true});
-  options.budget_per_hour = 2.0;
-  PolicyParts parts(options);
-  parts.provisioner.request_missing(parts.now, true);
-  EXPECT_EQ(requested(parts), "a 2");
-}
-
 TEST(Provisioner, TellsOnceWhyServersStayMissing) {
   ReplacementOptions options = two_zones();
   options.budget_per_hour = 0.5;
