@@ -1,5 +1,17 @@
 """How benchmark scripts summarise their measurements, and where they write them."""
+import argparse
 import json
+from pathlib import Path
+
+
+def argument_parser(description):
+    """A parser of the arguments that benchmark scripts have in common."""
+    made = argparse.ArgumentParser(description=description,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--binary",
+                      default=str(Path(__file__).resolve().parent.parent / "build/release/mayfly"))
+    made.add_argument("--output", help="a file to add the lines to, which are printed, too")
+    return made
 
 
 def percentile(values, share):
