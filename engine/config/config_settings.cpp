@@ -172,7 +172,8 @@ std::vector<Setting> workers_settings() {
            "start one",
            kOwn),
       make("coordinator_timeout", &C::coordinator_timeout,
-           "seconds that a worker waits for a coordinator that does not answer; at most 60 for its first "
+           "seconds that a worker waits for a coordinator that does not answer; at most 60 for its "
+           "first "
            "answer",
            kOwn),
       make("port", &C::port, "port of the coordinator; 0 = any free port", kOwn),

@@ -213,10 +213,9 @@ Result<void> check_recovery(const JobConfig& config, const LaunchedBy& self) {
   const std::string_view recovery = setting == nullptr ? "" : setting;
   const bool recovers = recovery == "1" || recovery == "true";  // as --mca may spell it
   if (config.spares > 0 && self.launcher == Launcher::kOpenMpi && !recovers) {
-    return Error{
-        Errc::kInvalidInput,
-        "spares have no effect without mpirun --enable-recovery: the loss of one rank ends "
-        "all others"};
+    return Error{Errc::kInvalidInput,
+                 "spares have no effect without mpirun --enable-recovery: the loss of one rank "
+                 "ends all others"};
   }
   return {};
 }

@@ -354,10 +354,9 @@ void CoordinatorProcess::finish_copies(JobEnd& end, bool has_result) {
   copier_.reset();
   if (!copied.ok() && has_result) {
     end.outcome = elastic::Outcome::kFailed;
-    end.detail = fmt::format(
-        "the last checkpoint is in {}/checkpoints, but not at the destination of --checkpoint-to: "
-        "{}",
-        job_->config.run_dir, copied.error().detail);
+    end.detail =
+        "the last checkpoint is in " + job_->config.run_dir +
+        "/checkpoints, but not at the destination of --checkpoint-to: " + copied.error().detail;
   }
 }
 
