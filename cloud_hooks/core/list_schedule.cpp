@@ -51,7 +51,7 @@ bool ListSchedule::failed(Instant now, const ProviderError& error) {
   due_ = now + std::max(options_.list_every, error.retry_after.value_or(Duration(0)));
   const bool is_refused =
       error.kind == ProviderErrorKind::kAuth || error.kind == ProviderErrorKind::kConfig;
-  is_hopeless_ = is_hopeless_ || (!knows_the_past_ && !options_.restarted &&
+  is_hopeless_ = is_hopeless_ || (!knows_earlier_servers_ && !options_.restarted &&
                                   (is_refused || now >= begun_ + kFirstListMax));
   return std::exchange(error_, error.kind) != error.kind;
 }

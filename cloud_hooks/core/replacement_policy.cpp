@@ -103,7 +103,7 @@ void ReplacementPolicy::on(Instant now, const policy_event::Listed& event) {
       parts_->effects.note("no_server_starts",
                            "the provider does not list the servers of this job: " + why);
     } else if (is_news) {
-      parts_->effects.tell("list_failed", why + (parts_->lists.knows_the_past()
+      parts_->effects.note("list_failed", why + (parts_->lists.knows_earlier_servers()
                                                      ? ""
                                                      : "; no server is requested before a list "
                                                        "has arrived"));

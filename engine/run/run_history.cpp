@@ -272,7 +272,7 @@ RunHistory history_of_new_part(const std::string& run_dir) {
 namespace {
 
 /// The last record whose line is complete. Files of records may be long: only their ends are read.
-std::optional<json::object> last_line_of(const std::string& path) {
+std::optional<json::object> last_record_of(const std::string& path) {
   constexpr std::streamoff kTailBytes = 1 << 20;
   std::optional<json::object> last;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -290,8 +290,8 @@ std::optional<json::object> last_line_of(const std::string& path) {
 }  // namespace
 
 double seconds_on_record(const std::string& run_dir, double wall_clock) {
-  const std::optional<json::object> event = last_line_of(run_dir + "/events.jsonl");
-  const std::optional<json::object> metric = last_line_of(run_dir + "/metrics.jsonl");
+  const std::optional<json::object> event = last_record_of(run_dir + "/events.jsonl");
+  const std::optional<json::object> metric = last_record_of(run_dir + "/metrics.jsonl");
   double reached = metric ? number_or(*metric, "t", 0) : 0;
   if (event) {
     const double recorded = number_or(*event, "time", wall_clock);

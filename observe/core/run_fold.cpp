@@ -322,8 +322,11 @@ void RunFold::event(std::string_view line, std::uint64_t offset) {
 
 void RunFold::metric(std::string_view line, std::uint64_t offset) {
   const std::optional<json::object> record = parse_object(line);
-  const std::optional<std::uint64_t> step = record ? whole(*record, "step") : std::nullopt;
-  const std::optional<double> t = record ? number(*record, "t") : std::nullopt;
+  if (!record) {
+    return damaged("metrics.jsonl", offset);
+  }
+  const std::optional<std::uint64_t> step = whole(*record, "step");
+  const std::optional<double> t = number(*record, "t");
   if (!step || !t || *step > std::numeric_limits<std::uint32_t>::max()) {
     return damaged("metrics.jsonl", offset);
   }

@@ -17,7 +17,7 @@
 namespace mayfly::engine {
 namespace {
 
-JobConfig small_job() {
+JobConfig four_step_job() {
   JobConfig config;
   config.data = "procedural:64";
   config.global_batch = 16;
@@ -27,7 +27,7 @@ JobConfig small_job() {
 }
 
 TEST(WorkerLink, MayBeDestroyedByWhoHasTheOrderToLeave) {
-  const std::unique_ptr<Job> job = prepare_job(small_job()).value();
+  const std::unique_ptr<Job> job = prepare_job(four_step_job()).value();
   const ReductionLayout layout = layout_of(job->model);
   const std::unique_ptr<datasets::Loader> loader =
       datasets::make_loader(job->data, datasets::LoaderOptions{});

@@ -92,7 +92,7 @@ class TrainingWorld::Client final : public elastic::MemberClient {
       return;
     }
     if (const auto* stopped = std::get_if<elastic::member_event::TrainerStopped>(&event)) {
-      world_.end_.without_part += stopped->told.contributed ? 0 : 1;
+      world_.end_.without_part += stopped->report.contributed ? 0 : 1;
     }
     for (const elastic::MemberEffect& effect : member_.handle(event)) {
       carry_out(effect);
