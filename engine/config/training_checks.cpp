@@ -112,7 +112,7 @@ Complaint check_program(const JobConfig& c) {
   }
   if (uses_cuda(c.device)) {
     return "device " + c.device +
-           " is for the networks of mayfly; a program of your own moves its " +
+           " applies to the networks of mayfly; a program of your own moves its " +
            "model to a GPU itself";
   }
   return std::nullopt;

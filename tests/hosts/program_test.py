@@ -138,7 +138,7 @@ def python_on_hosts():
     printed = [log for log in logs if "the program begins" in open(log, encoding="utf-8").read()]
     expect(len(printed) == 2, f"{logs}\n{run.logs()}")
     refused = run_on(lab, "h1,h2", ["python3", "absent.py"], "--program-dir", "yours")
-    expect(refused.wait() == 2 and "yours is no folder" in refused.output(), refused.output())
+    expect(refused.wait() == 2 and "yours is not a folder" in refused.output(), refused.output())
 
 
 if __name__ == "__main__":

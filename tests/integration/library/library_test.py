@@ -933,7 +933,7 @@ def refused():
     for args, program, words in (
             (["--sync", "asp"], [LINEAR, "10"], "cannot be combined with parameter servers"),
             (["--backend", "mpi"], [LINEAR, "10"], "combined with the backends mpi and nccl"),
-            (["--device", "cuda"], [LINEAR, "10"], "device cuda is for the networks of mayfly"),
+            (["--device", "cuda"], [LINEAR, "10"], "device cuda applies to the networks of mayfly"),
             (["--model", "resnet20"], [LINEAR, "10"], "--model names a network of mayfly"),
             (["--chaos", "hang@step=3:for=100"], [LINEAR, "10"], "but not hung"),
             ([], ["no-such-program"], "there is no program 'no-such-program' in PATH"),

@@ -343,7 +343,7 @@ TEST_F(CliTest, RunOnHostsIsACoordinatorWhoseWorkersAreTheProgram) {
   EXPECT_EQ(run({"run", "--hosts", "a", "--cloud-provider", "gce", "--", "./t"}), 2);
   EXPECT_EQ(run({"run", "--hosts", "a", "--chaos", "kill@step=3", "--", "./t"}), 2);
   EXPECT_EQ(run({"run", "--hosts", "a", "--program-dir", "/absent", "--", "./t"}), 2);
-  EXPECT_THAT(err(), HasSubstr("/absent is no folder"));
+  EXPECT_THAT(err(), HasSubstr("/absent is not a folder"));
 }
 
 TEST_F(CliTest, OnHostsEverySlotGetsAWorkerUnlessANumberIsGiven) {
@@ -389,7 +389,7 @@ TEST_F(CliTest, SettingsOfNetworksAreNotForPrograms) {
   EXPECT_THAT(out(), ::testing::Not(HasSubstr("--global-batch")));
   EXPECT_THAT(out(), HasSubstr("--reduction"));
   EXPECT_EQ(run({"run", "--global-batch", "32", "--", "./t"}), 2);
-  EXPECT_THAT(err(), HasSubstr("--global-batch is for the networks of mayfly"));
+  EXPECT_THAT(err(), HasSubstr("--global-batch applies to the networks of mayfly"));
 }
 
 TEST_F(CliTest, SettingsOfOurWorkersAreNotForPrograms) {
@@ -398,9 +398,10 @@ TEST_F(CliTest, SettingsOfOurWorkersAreNotForPrograms) {
     EXPECT_THAT(out(), ::testing::Not(HasSubstr("\n  " + flag + " "))) << flag;
   }
   EXPECT_EQ(run({"run", "--threads", "4", "--", "./t"}), 2);
-  EXPECT_THAT(err(), HasSubstr("--threads is for the workers of mayfly, and has no effect on a"));
+  EXPECT_THAT(err(),
+              HasSubstr("--threads applies to the workers of mayfly, and has no effect on a"));
   EXPECT_EQ(run({"run", "--trace", "auto", "--", "./t"}), 2);
-  EXPECT_THAT(err(), HasSubstr("--trace is for the workers of mayfly"));
+  EXPECT_THAT(err(), HasSubstr("--trace applies to the workers of mayfly"));
 }
 
 TEST_F(CliTest, RunWithoutAProgramOrWithANetworkIsRefused) {

@@ -148,6 +148,7 @@ TEST_F(EvaluationsTest, ContinuesWhereAnEarlierCoordinatorStopped) {
   save(4);
   Evaluation earlier;
   earlier.step = 2;
+  earlier.manifest = checkpoints_to_measure(run_.path(), {}).front().manifest;
   std::ofstream(run_ / "evaluations.jsonl") << to_json(earlier) << "\n{\"torn\n";
   Evaluator& evaluator = start("server-1");
   wait_until([&] { return !service_.drain(); });

@@ -77,9 +77,9 @@ TEST(Injections, SayInOneLineWhatIsWrongAndWhere) {
         std::pair("slow=2x,from=step9,to=step8", "from is after to"),
         std::pair("slow=2x,from=step9,to=20s", "both steps or both times"),
         std::pair("slow=2x,slow=3x", "slow is given twice"),
-        std::pair("fast=2x", "'fast=2x' is none of"),
+        std::pair("fast=2x", "'fast=2x' is not one of"),
         std::pair("slow", "slow is a factor"),
-        std::pair("slow=2x,,worker=1", "'' is none of")}) {
+        std::pair("slow=2x,,worker=1", "'' is not one of")}) {
     const std::string said = complaint_about(text);
     EXPECT_NE(said.find(word), std::string::npos) << text << ": " << said;
     EXPECT_NE(said.find("an example: delay=30ms"), std::string::npos) << said;

@@ -195,7 +195,7 @@ TEST(ProgramState, NamesTheTensorThatTheProgramHasNotTaken) {
   const Bytes packed = from.packed();
   EXPECT_TRUE(to.while_program_loads([&] { return to.state.unpack(packed); }).ok());
   ASSERT_FALSE(to.was_taken.ok());
-  EXPECT_THAT(to.was_taken.error().detail, HasSubstr("not taken the tensor bias_momentum of"));
+  EXPECT_THAT(to.was_taken.error().detail, HasSubstr("not adopted the tensor bias_momentum of"));
 
   StateWorld resumed;
   resumed.takes = false;
