@@ -234,7 +234,7 @@ def refused(folder):
             ((run.run_dir,), "needs -o DIR"),
             (("-o", target), "expects run directories"),
             ((full, "-o", target), f"{full} is not a run directory"),
-            ((run.run_dir, folder / "nowhere", "-o", target), "there is not a run directory"),
+            ((run.run_dir, folder / "nowhere", "-o", target), "there is no run directory"),
             ((run.run_dir, "-o", full), "is no empty folder")):
         done = plan("fit", *args)
         said = done.stderr.splitlines()

@@ -12,6 +12,7 @@ from mayfly_run import SMALL_JOB, Run, digests, expect
 
 TOLERANCE_US = 0.002  # times are printed with three digits
 JOB = SMALL_JOB + ["--steps", "30", "--threads", "1"]
+LONG_JOB = JOB[:-3] + ["80", "--threads", "1"]  # a joiner trains in it also on a busy machine
 
 
 def check_nesting(lane, spans):
@@ -46,7 +47,7 @@ def check_member(member, lanes):
 
 
 def train_traced(args):
-    run = Run(JOB + ["--trace", "auto"] + args)
+    run = Run(LONG_JOB + ["--trace", "auto"] + args)
     run.finish()
     with open(run.path("trace.json")) as f:
         events = json.load(f)
@@ -54,7 +55,7 @@ def train_traced(args):
 
 
 def traced():
-    _, reference = mayfly_run.train(JOB + ["--workers", "1"])
+    _, reference = mayfly_run.train(LONG_JOB + ["--workers", "1"])
     run, events = train_traced(["--workers", "2", "--chaos", "kill@step=10:worker=1,join@step=15",
                                 "--trace-steps", "0:6"])
     expect(digests(run) == reference, "a traced job has other bits")

@@ -207,7 +207,7 @@ def bad_settings_are_refused():
     expect_refused(JOB, ((["--sync", "asap"], "is not bsp, asp"),
                          (["--sync", "backup:2-of-3", "--ps", "2"], "one shard"),
                          (["--sync", "asp", "--slices", "9"], "microbatches"),
-                         (["--phases", "bsp,asp"], "how long"),
+                         (["--phases", "bsp,asp"], "has no length"),
                          (["--sync", "asp", "--wire", "int16"], "all-reduce")))
 
 
