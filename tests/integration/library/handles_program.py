@@ -67,7 +67,7 @@ for wrong, words in (({"microbatch": 5}, "is not a multiple of microbatch 5"),
     library.mf_close(job)
 job = registered()
 assert library.mf_require_equal(job, b"layers", b"4") == _abi.OK
-expect_refused(job, library.mf_require_equal(job, b"layers", b"5"), "layers is compared between")
+expect_refused(job, library.mf_require_equal(job, b"layers", b"5"), "layers is already compared")
 expect_refused(job, library.mf_require_equal(job, b"caf\xe9", b"5"), "must be UTF-8: caf?")
 expect_refused(job, library.mf_require_equal(job, b"layer", b"\xe9"), "must be UTF-8: layer")
 assert library.mf_require_equal(job, b"tensors", b"4") == _abi.OK
