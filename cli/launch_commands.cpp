@@ -74,6 +74,10 @@ JobListener make_listener(const engine::JobConfig& config, Context& context) {
 constexpr const char* kChaosIsLocal =
     "--chaos is for the workers that `mayfly train` and `mayfly run` start on this machine";
 
+bool has_hosts(const engine::JobConfig& config) {
+  return !(config.hosts.empty() && config.hostfile.empty());
+}
+
 /// Without a number of workers every slot of the hosts gets one; how many these are is known later.
 void leave_number_to_hosts(const ParsedArguments& arguments, const Context& context,
                            engine::JobConfig& config) {
@@ -268,14 +272,14 @@ std::string missing_from(const std::filesystem::path& folder,
 /// Runs the coordinator in this process; servers get a bundle with the user's folder.
 int run_program_on_servers(engine::JobConfig config, const ParsedArguments& arguments,
                            Context& context) {
-  const bool has_hosts = !(config.hosts.empty() && config.hostfile.empty());
-  if (has_hosts && !config.cloud_provider.empty() && config.cloud_provider != "ssh") {
+  const bool on_hosts = has_hosts(config);
+  if (on_hosts && !config.cloud_provider.empty() && config.cloud_provider != "ssh") {
     return context.complain("--hosts needs no --cloud-provider", kExitUsage);
   }
   if (!config.chaos.empty()) {
     return context.complain(kChaosIsLocal, kExitUsage);
   }
-  config.cloud_provider = has_hosts ? "ssh" : config.cloud_provider;
+  config.cloud_provider = on_hosts ? "ssh" : config.cloud_provider;
   config.cloud_program = shell_line(arguments.positionals);
   leave_number_to_hosts(arguments, context, config);
   const bool sees_our_files = config.cloud_provider == "local" || config.cloud_provider == "exec";
@@ -315,7 +319,7 @@ Result<void> check_settings(const ParsedArguments& arguments) {
 }
 
 bool has_servers(const engine::JobConfig& config) {
-  return !(config.hosts.empty() && config.hostfile.empty() && config.cloud_provider.empty());
+  return has_hosts(config) || !config.cloud_provider.empty();
 }
 
 }  // namespace
@@ -381,6 +385,12 @@ int coordinator(const ParsedArguments& arguments, Context& context) {
   Result<engine::JobConfig> config = resolve_coordinator_config(arguments, context);
   if (!config.ok()) {
     return context.complain(config.error());
+  }
+  if (has_hosts(config.value()) && config.value().cloud_provider != "ssh") {
+    return context.complain(
+        "coordinator uses --hosts and --hostfile only with --cloud-provider ssh; `mayfly train "
+        "--hosts` needs no provider",
+        kExitUsage);
   }
   if (!engine::holds_unfinished_job(config.value().run_dir)) {  // else it is recorded
     leave_number_to_hosts(arguments, context, config.value());

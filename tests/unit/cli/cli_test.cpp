@@ -60,6 +60,7 @@ TEST_F(CliTest, BadUsageIsExitCode2WithOneLineAndNothingStarted) {
       {{"worker", "--coordinator", "nowhere"}, "is not HOST:PORT"},
       {{"coordinator", "--coordinator", "h:1"}, "--bind-host"},
       {{"coordinator", "--chaos", "kill@step=1"}, "start on this machine"},
+      {{"coordinator", "--hosts", "a,b"}, "only with --cloud-provider ssh"},
       {{"status"}, "needs RUN_DIR, or ENDPOINT"},
       {{"digest"}, "needs CHECKPOINT"},
       {{"eval", "/nonexistent"}, "does not exist"},
