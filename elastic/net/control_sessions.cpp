@@ -119,6 +119,9 @@ void ControlSessions::turn_away(Held& session, const std::string& why) {
   }
   session.stage = SessionStage::kLeaving;
   stop_counting(session);
+  if (session.tls != nullptr) {
+    session.tls->abandon();
+  }
   session.connection->close(why);
 }
 

@@ -29,6 +29,9 @@ class TlsLink {
   [[nodiscard]] virtual std::string failure() const = 0;
   /// The peer's machine has acknowledged all of the first `bytes` bytes that were written.
   [[nodiscard]] virtual bool has_acknowledged(std::uint64_t bytes) const = 0;
+  /// To be called before the owner closes its end: if the handshake is not over by then, the
+  /// connection is closed at once, and nothing that was written is sent.
+  virtual void abandon() const = 0;
 };
 
 /// The plain side of an encrypted connection. The descriptor does not block; closing it, or
@@ -40,7 +43,8 @@ struct SecureSocket {
 };
 
 /// Encrypts a connected socket as the side that connected, or as the side that accepted. Returns at
-/// once; bytes that are written before the handshake is over are sent after it.
+/// once; bytes that are written before the handshake is over are sent after it, if it is over
+/// within ten seconds of the closing of the descriptor.
 [[nodiscard]] SecureSocket secure_client(UniqueFd socket, ByteSpan token);
 /// `farewell`: sent in plain text to a peer that sends nothing for kSilenceMax, because such a peer
 /// does not know that it must use TLS; then the connection is closed.

@@ -197,6 +197,7 @@ bool TlsRelay::shake_hands(Instant now) {
       return false;
     }
     state_ = State::kOpen;
+    close_by_ = Instant{INT64_MAX};
     {
       const std::lock_guard lock(mutex_);
       is_open_ = true;
@@ -225,6 +226,20 @@ void TlsRelay::judge_silence(Instant now) {
     (void)send_some(network_.get(), farewell_.data(), farewell_.size());
     fail({Errc::kCorrupt, "it does not use TLS"});
   }
+}
+
+/// After the owner has closed its end, its bytes are sent if the handshake is over soon. The end is
+/// also noticed while bytes wait: a coordinator writes its challenge at once, and a peer that stops
+/// in the middle of the handshake must not keep the connection after the coordinator has closed it.
+bool TlsRelay::waits_for_handshake(Instant now) {
+  (void)take_from_owner();
+  if (!owner_is_done_ && !owes()) {
+    plain_events_ |= POLLRDHUP;
+  } else if (close_by_.ns == INT64_MAX) {
+    close_by_ = now + kCloseTimeout;
+  }
+  const bool is_pointless = is_abandoned_ || (owner_is_done_ && to_peer_.is_empty());
+  return !has_failed_ && now <= close_by_ && !is_pointless;
 }
 
 bool TlsRelay::take_from_owner() {
@@ -333,11 +348,7 @@ bool TlsRelay::advance(Instant now, const std::array<short, 2>& ready) {
   owner_may_have_more_ |= (ready[1] & ~POLLOUT) != 0;
   network_events_ = plain_events_ = 0;
   if (state_ == State::kHandshake && !shake_hands(now)) {
-    (void)take_from_owner();
-    if (owner_is_done_ && close_by_.ns == INT64_MAX) {
-      close_by_ = now + kCloseTimeout;
-    }
-    return !has_failed_ && now <= close_by_ && !(owner_is_done_ && to_peer_.is_empty());
+    return waits_for_handshake(now);
   }
   bool moved = true;
   for (int turns = 0; moved && !is_over(now) && turns < 16; ++turns) {

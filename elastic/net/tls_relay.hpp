@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -30,6 +31,7 @@ class TlsRelay final : public TlsLink {
   [[nodiscard]] Result<void> wait_until_open(Instant deadline) const override;
   [[nodiscard]] std::string failure() const override;
   [[nodiscard]] bool has_acknowledged(std::uint64_t bytes) const override;
+  void abandon() const override { is_abandoned_ = true; }
 
   // The thread "tls":
   /// Transfers as many bytes as possible; `ready` are the events that poll() has reported for both
@@ -57,6 +59,7 @@ class TlsRelay final : public TlsLink {
   };
 
   bool shake_hands(Instant now);
+  bool waits_for_handshake(Instant now);
   void judge_silence(Instant now);
   bool take_from_owner();
   bool send_to_peer();
@@ -92,6 +95,7 @@ class TlsRelay final : public TlsLink {
   bool has_failed_ = false;
   bool has_judged_silence_ = false;
   Instant close_by_{INT64_MAX};
+  mutable std::atomic<bool> is_abandoned_ = false;
   // Guarded by mutex_:
   bool is_open_ = false;
   bool is_ended_ = false;

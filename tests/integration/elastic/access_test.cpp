@@ -228,6 +228,21 @@ TEST(AccessToAJob, APortInUseIsAnErrorThatNamesIt) {
   EXPECT_NE(second.error().detail.find(job.endpoint()), std::string::npos);
 }
 
+// A client without the token must not keep a connection by a handshake that never ends.
+TEST(AccessToAJob, AnUnfinishedTlsHandshakeIsClosedAfterAWhile) {
+  CoordinatorServerOptions options;
+  options.token = make_token(true);
+  options.begins_later = true;
+  RecordingObserver observer;
+  const auto server = start_coordinator(std::move(options), observer);
+  ASSERT_TRUE(server.ok());
+  const UniqueFd client =
+      connect_tcp(parse_endpoint(server.value()->endpoint()).value(), monotonic_now() + kHangBound)
+          .value();
+  send_raw(client, Bytes{std::byte{0x16}});  // the first byte of a record
+  expect_closed(client);
+}
+
 TEST(AccessToAJob, WhoHasNotStartedYetKnowsThatItIsToLeave) {
   TestJob job(2);
   const auto client = job.connect(job.token());

@@ -204,6 +204,20 @@ TEST(TlsLink, APeerThatWaitsForUsIsToldWhy) {
   EXPECT_THAT(server.link->failure(), HasSubstr("does not use TLS"));
 }
 
+TEST(TlsLink, APeerThatStopsInTheHandshakeDoesNotKeepAnAbandonedConnection) {
+  Cable cable = make_cable();
+  SecureSocket server =
+      secure_server(std::move(cable.accepted), make_token(true), to_bytes("speak TLS"));
+  ASSERT_TRUE(send_exactly(server.fd.get(), to_bytes("challenge"), hang_bound()).ok());
+  const Bytes begin_of_record{std::byte{0x16}};
+  ASSERT_TRUE(send_exactly(cable.connected.get(), begin_of_record, hang_bound()).ok());
+  pollfd unread{server.fd.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&unread, 1, 100), 0);
+  server.link->abandon();
+  server.fd.reset();
+  EXPECT_EQ(read_all(cable.connected.get()), Bytes());
+}
+
 TEST(TlsLink, WhoListensInBetweenReadsNothing) {
   const Bytes token = make_token(true);
   MiddleMan man;
