@@ -2,6 +2,8 @@
 
 // The job behind the handle of the C interface, and the conversion of its tasks.
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -16,6 +18,11 @@
 /// The data of a handle. It owns the memory to which the results of mf_next() and mf_loaded()
 /// point.
 struct mf_job {
+  static constexpr const char* kInherited =
+      "the job is that of the process from which this one was forked";
+  [[nodiscard]] bool is_inherited() const { return process != ::getpid(); }
+
+  const pid_t process = ::getpid();
   std::unique_ptr<mayfly::engine::ProgramWorker> worker;
   std::string error;
   std::string detail;  // the reason of the end

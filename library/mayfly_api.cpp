@@ -72,7 +72,7 @@ mf_code guarded(mf_job* job, const Body& body) {
     return MF_REFUSED;
   }
   try {
-    return body(*job);
+    return job->is_inherited() ? fail(*job, MF_REFUSED, mf_job::kInherited) : body(*job);
   } catch (const std::exception& failure) {
     return fail(*job, MF_FAILED, failure.what());
   }
@@ -488,12 +488,13 @@ mf_code mf_fail(mf_job* job, const char* why) {
 }
 
 void mf_close(mf_job* job) {
-  if (job != nullptr && job->started && !job->worker->is_over()) {
+  if (job == nullptr || job->is_inherited()) {
+    return;
+  }
+  if (job->started && !job->worker->is_over()) {
     (void)mf_fail(job, "the program has closed its job before its end");
     return;  // the worker's threads use the job until the process ends
   }
-  if (job != nullptr) {
-    delete job;
-    process_has_job = false;
-  }
+  delete job;
+  process_has_job = false;
 }

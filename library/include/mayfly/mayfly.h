@@ -10,13 +10,14 @@
  * How to start it, the promises and the conditions: docs/library.md. MAYFLY_SLOT in the
  * environment is the number of the worker on its host, from 0, for the choice of a device.
  *
- * Rules. One job per process: mf_open() is refused until the previous job has ended and was closed,
- * and in processes that were forked while there was a job. Only the thread that called mf_open()
- * may call the other functions, except mf_leave(), which any thread may call until mf_close() is
- * called. Functions return a value of mf_code unless stated otherwise; mf_error() returns one line
- * about the last failure. Texts are UTF-8. A structure that is not an element of an array begins
- * with its size, which the caller sets; a smaller size than the library's is refused. No exception
- * crosses this interface.
+ * Rules. One job per process: mf_open() is refused until the previous job has ended and was closed.
+ * In a process that was forked while there was a job, mf_open() and all functions of that job are
+ * refused, and mf_close() does nothing. Only the thread that called mf_open() may call the other
+ * functions, except mf_leave(), which any thread may call until mf_close() is called. Functions
+ * return a value of mf_code unless stated otherwise; mf_error() returns one line about the last
+ * failure. Texts are UTF-8. A structure that is not an element of an array begins with its size,
+ * which the caller sets; a smaller size than the library's is refused. No exception crosses this
+ * interface.
  */
 #ifndef MAYFLY_H
 #define MAYFLY_H

@@ -1,6 +1,7 @@
 """Calls of the C interface with wrong handles or arguments are refused with a message. Afterwards a
-correct job trains to its end."""
+correct job trains to its end, although a forked child has called mf_fail() and mf_close()."""
 import ctypes
+import os
 
 from mayfly import _abi
 
@@ -86,6 +87,12 @@ assert start(job) == _abi.OK, library.mf_error(job)
 expect_refused(job, start(job), "has been started already")
 expect_refused(job, library.mf_require_equal(job, b"late", b"4"), "must be named before mf_start()")
 expect_no_second()
+child = os.fork()
+if child == 0:  # its end, and a failure in it, are not those of the worker
+    is_refused = library.mf_fail(job, b"a failure of the child") == _abi.REFUSED
+    library.mf_close(job)
+    os._exit(0 if is_refused and b"was forked" in library.mf_error(job) else 1)
+assert os.waitpid(child, 0)[1] == 0
 gradient = (ctypes.c_float * 4)(1, 2, 3, 4)
 gradients = (ctypes.c_void_p * 1)(ctypes.addressof(gradient))
 task = _abi.Task(size=ctypes.sizeof(_abi.Task))
