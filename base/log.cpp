@@ -65,9 +65,8 @@ spdlog::level::level_enum level_of(Level level) {
   return spdlog::level::info;
 }
 
-}  // namespace
-
-void open(std::string_view who, const std::string& path, Level stderr_level) {
+std::shared_ptr<spdlog::logger> make_logger(std::string_view who, const std::string& path,
+                                            Level stderr_level) {
   auto console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   console->set_level(level_of(stderr_level));
   auto logger = std::make_shared<spdlog::logger>(std::string(who), console);
@@ -77,14 +76,30 @@ void open(std::string_view who, const std::string& path, Level stderr_level) {
   logger->set_level(spdlog::level::debug);
   logger->flush_on(spdlog::level::debug);
   logger->set_pattern(kPattern);
-  spdlog::set_default_logger(std::move(logger));
+  return logger;
+}
+
+/// Not spdlog's default logger: a program of the user's own that is linked to libmayfly may use
+/// that one. Never destroyed, because threads may log until the process has ended. Before open() it
+/// writes to standard error only. Modules (base/module_file) would have another one; they do not
+/// log.
+std::shared_ptr<spdlog::logger>& own_logger() {
+  static auto* const logger =
+      new std::shared_ptr<spdlog::logger>(make_logger("mayfly", "", Level::kInfo));
+  return *logger;
+}
+
+}  // namespace
+
+void open(std::string_view who, const std::string& path, Level stderr_level) {
+  own_logger() = make_logger(who, path, stderr_level);
 }
 
 void keep_lines(std::size_t bytes_max) {
   kept_lines = std::make_shared<KeepingSink>(bytes_max);
   kept_lines->set_level(spdlog::level::info);
   kept_lines->set_pattern(kPattern);
-  spdlog::default_logger()->sinks().push_back(kept_lines);
+  own_logger()->sinks().push_back(kept_lines);
 }
 
 KeptLines take_kept_lines(std::size_t bytes_max) {
@@ -92,16 +107,16 @@ KeptLines take_kept_lines(std::size_t bytes_max) {
 }
 
 void debug(std::string_view text) {
-  spdlog::debug("{}", text);
+  own_logger()->debug("{}", text);
 }
 void info(std::string_view text) {
-  spdlog::info("{}", text);
+  own_logger()->info("{}", text);
 }
 void warning(std::string_view text) {
-  spdlog::warn("{}", text);
+  own_logger()->warn("{}", text);
 }
 void error(std::string_view text) {
-  spdlog::error("{}", text);
+  own_logger()->error("{}", text);
 }
 
 }  // namespace mayfly::log

@@ -1,6 +1,7 @@
 #include "base/log.hpp"
 
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -30,6 +31,27 @@ TEST(LogDeathTest, WritesAllLevelsToTheFileAndOnlySevereOnesToStandardError) {
   EXPECT_NE(text.value().find("first {not a format}"), std::string::npos);
   EXPECT_NE(text.value().find("second"), std::string::npos);
   std::filesystem::remove_all(folder);
+}
+
+TEST(LogDeathTest, WritesToStandardErrorFromTheBeginningToTheEndOfTheProcess) {
+  EXPECT_EXIT(
+      {
+        std::atexit([] { log::error("late"); });
+        log::warning("early");
+        log::open("worker", "", log::Level::kError);
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "early[^\n]*\n[^\n]*worker[^\n]*late");
+}
+
+TEST(LogDeathTest, LeavesTheLoggerOfAProgramThatUsesTheSameLibrary) {
+  EXPECT_EXIT(
+      {
+        const auto of_program = spdlog::default_logger();
+        log::open("worker", "", log::Level::kError);
+        std::exit(spdlog::default_logger() == of_program ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(LogDeathTest, KeepsTheNewestLinesUntilTheyAreTaken) {

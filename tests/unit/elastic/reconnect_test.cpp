@@ -176,10 +176,10 @@ TEST(ReportQueue, MoreTakenThanSentIsHarmless) {
 
 TEST(FirstSession, SaysWhatItTriesWhileItWaits) {
   const std::uint16_t port = bound_endpoint(listen_tcp({"127.0.0.1", 0}).value().get()).port;
-  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   const auto session = open_first_session({"127.0.0.1:" + std::to_string(port)}, Bytes(32), Hello{},
                                           monotonic_now() + milliseconds(2600));
-  const std::string said = ::testing::internal::GetCapturedStdout();
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_FALSE(session.ok());
   EXPECT_THAT(said, ::testing::HasSubstr("Connection refused; retrying for 1 s"));
 }
