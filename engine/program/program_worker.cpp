@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/try_assign.hpp"
+#include "base/unique_fd.hpp"
 #include "cloud_hooks/local_provider.hpp"
 #include "datasets/core/sample_stream.hpp"
 #include "elastic/core/messages.hpp"
@@ -162,6 +163,7 @@ Result<void> check(const ProgramJob& program, const ProgramTensors& tensors) {
 
 Result<std::unique_ptr<ProgramWorker>> ProgramWorker::open(
     const std::map<std::string, std::string>& environment) {
+  open_closed_standard_descriptors();  // otherwise the log might be written to a connection
   TRY_ASSIGN(JobConfig config, settings_of(environment));
   if (config.launched) {
     cloud_hooks::die_with_launcher();

@@ -132,9 +132,9 @@ MF_API unsigned mf_abi_version(void);
 MF_API const char* mf_version(void);
 
 /** Reads the coordinator's address from the environment (docs/library.md) and asks the coordinator
- * for the settings of its job, for up to a minute. From then on SIGPIPE is ignored. MF_REFUSED if
- * this process has a job. On failure the reason is written to `error` (at most `error_bytes`,
- * always terminated). */
+ * for the settings of its job, for up to a minute. From then on SIGPIPE is ignored, and /dev/null is
+ * open on those of the descriptors 0, 1 and 2 that were closed. MF_REFUSED if this process has a
+ * job. On failure the reason is written to `error` (at most `error_bytes`, always terminated). */
 MF_API mf_code mf_open(mf_job** job, char* error, size_t error_bytes);
 /** The last failure, one line. Valid until the next call. Never null. */
 MF_API const char* mf_error(const mf_job* job);
