@@ -19,7 +19,8 @@
 
 namespace mayfly::elastic {
 
-/// How long finish() waits for the last messages of a connection to be acknowledged.
+/// How long the owner of connections that ends waits until all of them are finished: longer than
+/// finish() itself.
 inline constexpr auto kFlushTimeout = std::chrono::milliseconds(2500);
 
 class Connection;
@@ -58,7 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_frame_limit(std::size_t frame_bytes_max) { reader_.set_limit(frame_bytes_max); }
   /// Whether messages that arrive after finish() are passed to the owner (kDelivered).
   enum class LateMessages { kIgnored, kDelivered };
-  /// Sends all queued messages, then an end of file, and waits up to kFlushTimeout for the peer to
+  /// Sends all queued messages, then an end of file, and waits up to two seconds for the peer to
   /// close its side, too: closing at once would reset the connection and could destroy the last
   /// messages.
   void finish(LateMessages late = LateMessages::kIgnored);

@@ -40,11 +40,11 @@ class CoordinatorProcess {
   /// Locks the run directory (unless `lock` does so already) before reading it, prepares the job,
   /// creates the directory's config.toml, token and `coordinator` file (this process's endpoint),
   /// and starts the server. Defaults that depend on the time or on the machine (run_dir, threads,
-  /// token_file, resume) are resolved here. A continued job keeps its files, its token and, if it
-  /// is free, its port; so does a job that has ended without a summary, which is only completed.
-  /// Returns null, and sends the listener a line, if nothing is left to do. kRefused if another
-  /// coordinator uses the directory; then its files are not changed. After any other error all
-  /// files that were written are removed.
+  /// token_file, resume) are resolved here. A continued job keeps its files, its token and its
+  /// port, because its members look for it there; so does a job that has ended without a summary,
+  /// which is only completed. Returns null, and sends the listener a line, if nothing is left to
+  /// do. kRefused if another coordinator uses the directory; then its files are not changed. After
+  /// any other error, such as kIo if the port is in use, all files that were written are removed.
   static Result<std::unique_ptr<CoordinatorProcess>> start(JobConfig config, RunListener& listener,
                                                            Unfinished unfinished,
                                                            ScaleHandler on_scale,

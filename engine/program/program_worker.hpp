@@ -139,7 +139,7 @@ class ProgramWorker {
   std::vector<std::pair<std::string, std::string>> kept_notes_;  // the same
   ProgramEnd end_;                                               // set before the task kEnd
   bool is_over_ = false;                                         // the program's thread only
-  bool is_abandoned_ = false;                                    // the same
+  bool is_abandoned_ = false;                                    // guarded by client_mutex_
   std::thread thread_;
 };
 
