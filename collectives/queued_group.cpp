@@ -112,7 +112,10 @@ class OperationQueue {
       }
       if (!running_ && engine_->returns_by(deadline)) {
         run_until(lock, &started, deadline);
-      } else if (deadline) {
+        continue;
+      }
+      call_thread();  // run() has not, if the deadline was far enough away for this thread then
+      if (deadline) {
         changed_.wait_until(lock, time_point_of(*deadline));
       } else {
         changed_.wait(lock);

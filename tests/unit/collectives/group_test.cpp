@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+
+#include "collectives/queued_group.hpp"
 
 namespace mayfly::collectives {
 namespace {
@@ -49,6 +52,33 @@ TEST(Group, IsAbortedIfAnOperationIsLateSoThatItCanEnd) {
       summed.all_reduce_blocking(&value, 1, DataType::kFloat32, ReduceOp::kSum, Instant{});
   EXPECT_EQ(done.error().code, Errc::kDeadline);
   EXPECT_TRUE(summed.is_aborted());
+}
+
+/// An engine that completes every operation at once, and whose answer to returns_by() changes after
+/// the first question about an operation, as if the deadline had come too close meanwhile.
+class HesitantEngine final : public GroupEngine {
+ public:
+  void begin(const Operation& /*operation*/) override { was_asked_ = false; }
+  Result<bool> advance(std::optional<Instant> /*until*/) override { return true; }
+  bool returns_by(std::optional<Instant> /*until*/) const override {
+    return !was_asked_.exchange(true);
+  }
+  void abort() noexcept override {}
+
+ private:
+  mutable std::atomic<bool> was_asked_{false};
+};
+
+// From the second operation on, the group's thread certainly sleeps when the operation is started.
+TEST(QueuedGroup, ItsThreadCarriesOutAnOperationForWhichTheDeadlineHasComeTooClose) {
+  const std::unique_ptr<Group> group =
+      make_queued_group(ViewId{1}, Rank{0}, 2, std::make_unique<HesitantEngine>());
+  for (int i = 0; i < 3; ++i) {
+    float value = 0;
+    const Result<void> done = group->all_reduce_blocking(
+        &value, 1, DataType::kFloat32, ReduceOp::kSum, monotonic_now() + seconds(20));
+    ASSERT_TRUE(done.ok()) << done.error().detail;
+  }
 }
 
 }  // namespace
