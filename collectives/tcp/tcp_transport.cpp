@@ -189,9 +189,14 @@ class TcpFormation {
 
   Result<void> start_outgoing(std::size_t rank, Instant now) {
     const TcpAddress& to = addresses_[rank];
-    const bool is_unix = has_unix(to);
+    bool is_unix = has_unix(to);
     Result<UniqueFd> fd =
         is_unix ? start_connect_unix(to.unix_name) : start_connect_tcp({to.host, to.port});
+    if (is_unix && !fd.ok() && fd.error().code == Errc::kUnreachable) {
+      // The system forbids it, as SELinux does between containers with the host's network.
+      is_unix = false;
+      fd = start_connect_tcp({to.host, to.port});
+    }
     if (!fd.ok()) {
       return with_culprit(fd.error(), rank);
     }

@@ -2,8 +2,8 @@
 
 // Groups over plain sockets and shared memory. In views of up to 16 members all members are
 // connected to each other, and all-reduces take one or two steps; larger views, and the other
-// operations, use a ring. Members of one host exchange their bytes through shared memory, others
-// over TCP. No store is needed.
+// operations, use a ring. Members of one host exchange their bytes through shared memory if the
+// system allows it, others over TCP. No store is needed.
 
 #include <cstdint>
 #include <memory>

@@ -86,6 +86,26 @@ TEST(TcpTransport, APeerWhoseProcessIsGoneIsNamedAtOnce) {
   }
 }
 
+// Goal: a group forms although the system forbids connections between Unix-domain sockets, as
+// SELinux does between containers that use the host's network.
+// Method: rank 0, which connects, knows rank 1 by a name with which connect() fails in another way
+// than it does for a process that has ended.
+TEST(TcpTransport, MembersOfOneHostThatMayNotUseUnixDomainSocketsUseTcp) {
+  Cluster cluster(Kind::kShared, 2);
+  on_all(2, [&](std::uint32_t rank) {
+    GroupSpec spec = cluster.spec(ViewId{1}, {0, 1}, rank);
+    TcpAddress other = parse_tcp_address(spec.peers[1].address).value();
+    other.unix_name = "/dev/null/none";
+    spec.peers[1].address = to_string(other);
+    const auto formed = cluster.transports[rank]->form(spec, far());
+    ASSERT_TRUE(formed.ok()) << formed.error().detail;
+    std::int32_t sum = 1;
+    EXPECT_TRUE(
+        formed.value()->all_reduce_blocking(&sum, 1, DataType::kInt32, ReduceOp::kSum, far()).ok());
+    EXPECT_EQ(sum, 2);
+  });
+}
+
 TEST(TcpTransport, StrangersWhoSayNothingOrNonsenseAreHarmless) {
   Cluster cluster(Kind::kTcp, 2);
   const TcpAddress address = parse_tcp_address(cluster.transports[0]->address()).value();
