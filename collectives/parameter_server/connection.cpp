@@ -44,6 +44,11 @@ void ShardConnection::connect() {
   is_local_ = !address_->unix_name.empty() && address_->host_id == own_host_ && !own_host_.empty();
   Result<UniqueFd> fd = is_local_ ? start_connect_unix(address_->unix_name)
                                   : start_connect_tcp({address_->host, address_->port});
+  if (is_local_ && !fd.ok() && fd.error().code == Errc::kUnreachable) {
+    // The system forbids it, as SELinux does between containers with the host's network.
+    is_local_ = false;
+    fd = start_connect_tcp({address_->host, address_->port});
+  }
   if (fd.ok() && fd.value().valid()) {
     ask_while_idle(fd.value().get());  // keep-alive: this side may only wait for data
     stream_ = std::make_unique<MessageStream>(std::move(fd).value(), payload_max_);

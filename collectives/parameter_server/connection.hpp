@@ -1,8 +1,8 @@
 #pragma once
 
 // A connection to a shard, from a worker or from the shard's leader: over a Unix-domain socket on
-// the same host, otherwise over TCP. It is made again when it breaks, and look() reports when it
-// cannot be used although both sides are alive. One thread.
+// the same host, if the system allows it, otherwise over TCP. It is made again when it breaks, and
+// look() reports when it cannot be used although both sides are alive. One thread.
 
 #include <cstdint>
 #include <functional>
