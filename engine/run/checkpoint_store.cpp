@@ -72,14 +72,24 @@ constexpr std::string_view kReplaced = ".old";     // of one that makes room, se
 constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
 
 /// On a shared disk several workers may save into one folder at the same time, after the
-/// coordinator is permanently lost. The lock is held until the descriptor is closed. On a file
-/// system without locks the workers save without one.
-UniqueFd locked(const fs::path& checkpoints) {
-  UniqueFd fd(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  while (fd.valid() && ::flock(fd.get(), LOCK_EX) != 0 && errno == EINTR) {
+/// coordinator is permanently lost. Held until it is destroyed. On a file system without locks the
+/// workers save without one.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& checkpoints)
+      : fd_(::open(checkpoints.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (fd_.valid() && ::flock(fd_.get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
   }
-  return fd;
-}
+  /// Closing the descriptor is not enough: a process that the user's program has forked meanwhile,
+  /// such as one that reads samples, has a copy of it.
+  ~FolderLock() { (void)::flock(fd_.get(), LOCK_UN); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  const UniqueFd fd_;
+};
 
 bool is_replaced(const std::string& name) {
   return name.starts_with(".step-") && name.ends_with(kReplaced);
@@ -102,7 +112,7 @@ void put_back(const fs::path& checkpoints) {
 /// The same for a reader.
 void put_back_if_crashed(const fs::path& checkpoints) {
   if (std::ranges::any_of(names_in(checkpoints.string()), is_replaced)) {
-    const UniqueFd lock = locked(checkpoints);  // the writer may live
+    const FolderLock lock(checkpoints);  // the writer may live
     put_back(checkpoints);
   }
 }
@@ -270,7 +280,7 @@ Result<LoadedCheckpoint> load_intact_checkpoint(const std::string& path) {
 
 Result<LoadedCheckpoint> set_damaged_aside(const std::string& checkpoints_dir) {
   const fs::path checkpoints = checkpoints_dir;
-  const UniqueFd lock = locked(checkpoints);
+  const FolderLock lock(checkpoints);
   put_back(checkpoints);
   TRY_ASSIGN(const fs::path latest, latest_in(checkpoints));
   TRY_ASSIGN(LoadedCheckpoint intact, intact_up_to(latest));
@@ -315,7 +325,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
   const fs::path target = folder_of(checkpoints, value(committed));
   const fs::path temporary = hidden(target, ".tmp");
   Result<void> done = make_directories(checkpoints.string());
-  const UniqueFd lock = locked(checkpoints);
+  const FolderLock lock(checkpoints);
   put_back(checkpoints);
   const bool is_new = !is_there(target);
   remove_tree(temporary);
@@ -344,7 +354,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
 Result<void> name_latest(const std::string& checkpoints_dir, Step committed) {
   const fs::path checkpoints = checkpoints_dir;
   const fs::path folder = folder_of(checkpoints, value(committed));
-  const UniqueFd lock = locked(checkpoints);
+  const FolderLock lock(checkpoints);
   put_back(checkpoints);
   const Result<fs::path> named = latest_in(checkpoints);
   if (is_there(checkpoints / "latest") && named.ok() && named.value() == folder) {

@@ -1,13 +1,19 @@
 #include "engine/run/checkpoint_store.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <thread>
 #include <utility>
 
+#include "base/unique_fd.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/frame.hpp"
 #include "elastic/net/job_token.hpp"
@@ -138,6 +144,43 @@ TEST_F(CheckpointStore, OnAFullDiskKeepsTheLastGoodOneAndNothingPartial) {
   EXPECT_THAT(saved.error().detail, HasSubstr("checkpoint of step 2 not saved"));
   EXPECT_EQ(step_loaded(folder_.path()), 1u);
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-1"}));
+}
+
+/// Goal: a process that the user's program forks while a checkpoint is being saved does not prevent
+/// later checkpoints.
+/// Method: the test holds the lock of the folder. Once the saving thread has opened the folder and
+/// waits for the lock, a child is forked, which has a copy of the descriptor.
+TEST_F(CheckpointStore, AProcessThatIsForkedDuringASaveDoesNotHoldTheLock) {
+  const auto open_folder = [this] {
+    return UniqueFd(::open(folder_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  };
+  const auto times_open = [folder = std::filesystem::canonical(folder_.path())] {
+    std::size_t times = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code is_closed;
+      times += std::filesystem::read_symlink(entry.path(), is_closed) == folder ? 1 : 0;
+    }
+    return times;
+  };
+  const UniqueFd held = open_folder();
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  std::thread saving([this] { save(1); });
+  while (times_open() < 2) {
+    std::this_thread::yield();
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(120);
+    ::pause();
+    ::_exit(0);
+  }
+  EXPECT_EQ(::flock(held.get(), LOCK_UN), 0);
+  saving.join();
+  const UniqueFd next = open_folder();
+  EXPECT_EQ(::flock(next.get(), LOCK_EX | LOCK_NB), 0) << "the next save would wait for the child";
+  ASSERT_GT(child, 0);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(CheckpointStore, NamesWhatIsMissingOrTorn) {
