@@ -197,13 +197,18 @@ Result<void> write_latest(const fs::path& checkpoints, const fs::path& folder) {
   return write_file_atomic((checkpoints / "latest").string(), folder.filename().string() + "\n");
 }
 
-/// Removes all checkpoints but the newest `keep`, and the partial folders of crashed writers. Never
-/// removes the checkpoint that was just saved.
+/// Removes all checkpoints but `keep`, and the partial folders of crashed writers. The checkpoint
+/// that was just saved and the newest ones of earlier steps are kept. Those of later steps belong
+/// to a part of the job that was undone, or that a resumed job computes again: they get half of the
+/// other places, and the places that are free.
 void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep) {
-  std::uint32_t kept = 1;
-  for (const std::uint64_t step : steps_of_checkpoints(checkpoints.string())) {
-    if (step != saved && kept++ >= keep) {
-      remove_tree(folder_of(checkpoints, step));
+  const std::vector<std::uint64_t> steps = steps_of_checkpoints(checkpoints.string());
+  const auto later = static_cast<std::size_t>(std::ranges::find(steps, saved) - steps.begin());
+  const std::size_t spare = keep - std::min<std::size_t>(keep, steps.size() - later);
+  const std::size_t later_kept = std::min(later, std::max<std::size_t>((keep - 1) / 2, spare));
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (i < later ? i >= later_kept : i - later >= keep - later_kept) {
+      remove_tree(folder_of(checkpoints, steps[i]));
     }
   }
   for (const std::string& name : names_in(checkpoints.string())) {

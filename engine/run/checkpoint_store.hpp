@@ -52,9 +52,11 @@ struct LoadedCheckpoint {
 /// Pure.
 [[nodiscard]] nn::CheckpointFiles checkpoint_of(const Job& job, const nn::ModelState& state);
 
-/// Writes a checkpoint, makes it the latest and removes all but the `keep` newest (at least 1).
-/// Returns its folder. On failure (a full disk) nothing changes: earlier checkpoints stay, `latest`
-/// names the last good one, and the partial folder is removed. One process at a time.
+/// Writes a checkpoint, makes it the latest and removes all but `keep` (at least 1): it stays, and
+/// so do the newest ones of earlier steps. If there are checkpoints of later steps, because the job
+/// has gone back, the newest of them stay as well, in up to half of the other places. Returns its
+/// folder. On failure (a full disk) nothing changes: earlier checkpoints stay, `latest` names the
+/// last good one, and the partial folder is removed. One process at a time.
 [[nodiscard]] Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
                                                   const nn::CheckpointFiles& files, Step committed,
                                                   std::uint32_t keep);

@@ -99,6 +99,22 @@ TEST_F(CheckpointStore, KeepsTheNewestAndRemovesLeftovers) {
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-2"}));
 }
 
+/// As of a job that was resumed from step 4 in the directory in which it had reached step 7.
+TEST_F(CheckpointStore, ThoseOfAPartThatIsComputedAgainDoNotReplaceThoseOfThePresentPart) {
+  save(4);
+  save(6);
+  save(7);
+  save(5);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-4", "step-5", "step-7"}));
+  save(6);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-6", "step-7"}));
+  save(8, 2);
+  save(5, 2);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-8"}));
+  save(6, 2);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-6"}));
+}
+
 TEST_F(CheckpointStore, SavesAStepAgain) {
   save(6);
   save(6);
