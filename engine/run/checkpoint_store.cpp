@@ -70,6 +70,7 @@ fs::path hidden(const fs::path& target, std::string_view suffix) {
 
 constexpr std::string_view kReplaced = ".old";     // of one that makes room, see publish()
 constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
+constexpr std::string_view kRemoved = ".removed";  // of one that is being removed
 
 /// On a shared disk several workers may save into one folder at the same time, after the
 /// coordinator is permanently lost. Held until it is destroyed. On a file system without locks the
@@ -143,8 +144,9 @@ Result<fs::path> resolve(const fs::path& path) {
   if (step_of(path.filename().string())) {
     put_back_if_crashed(path.parent_path());
   }
+  const Error absent{Errc::kNotFound, "checkpoint " + path.string() + " does not exist"};
   if (!is_there(path)) {
-    return Error{Errc::kNotFound, "checkpoint " + path.string() + " does not exist"};
+    return absent;
   }
   if (is_there(path / nn::kManifestFile)) {
     return path;
@@ -154,7 +156,9 @@ Result<fs::path> resolve(const fs::path& path) {
     return latest_in(path / "checkpoints");
   }
   if (step_of(path.filename().string())) {
-    return Error{Errc::kCorrupt, "checkpoint " + path.string() + " has no " + nn::kManifestFile};
+    return is_there(path) ? Error{Errc::kCorrupt,
+                                  "checkpoint " + path.string() + " has no " + nn::kManifestFile}
+                          : absent;  // it has just been removed
   }
   put_back_if_crashed(path);
   return latest_in(path);
@@ -197,6 +201,15 @@ Result<void> write_latest(const fs::path& checkpoints, const fs::path& folder) {
   return write_file_atomic((checkpoints / "latest").string(), folder.filename().string() + "\n");
 }
 
+/// Removes a checkpoint. Its folder loses its name first, because a folder named step-N is
+/// complete, also for readers and if this process is killed meanwhile.
+void remove_checkpoint(const fs::path& folder) {
+  const fs::path removed = hidden(folder, kRemoved);
+  remove_tree(removed);  // left by a process that was killed
+  const bool is_renamed = rename_folder(folder, removed).ok();
+  remove_tree(is_renamed ? removed : folder);
+}
+
 /// Removes all checkpoints but `keep`, and the partial folders of crashed writers. The checkpoint
 /// that was just saved and the newest ones of earlier steps are kept. Those of later steps belong
 /// to a part of the job that was undone, or that a resumed job computes again: they get half of the
@@ -208,7 +221,7 @@ void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep)
   const std::size_t later_kept = std::min(later, std::max<std::size_t>((keep - 1) / 2, spare));
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (i < later ? i >= later_kept : i - later >= keep - later_kept) {
-      remove_tree(folder_of(checkpoints, steps[i]));
+      remove_checkpoint(folder_of(checkpoints, steps[i]));
     }
   }
   for (const std::string& name : names_in(checkpoints.string())) {
@@ -271,16 +284,37 @@ Result<LoadedCheckpoint> intact_up_to(const fs::path& latest) {
   return loaded;
 }
 
+/// Loads the checkpoint that `path` names. A job that runs may remove it while it is read: then it
+/// has written a newer one, which is loaded, unless `path` is the folder of the removed one.
+template <typename Load>
+Result<LoadedCheckpoint> load_named(const std::string& path, const Load& load) {
+  constexpr int kAttemptsMax = 20;
+  for (int attempt = 1;; ++attempt) {
+    TRY_ASSIGN(const fs::path folder, resolve(path));
+    Result<LoadedCheckpoint> loaded = load(folder);
+    if ((loaded.ok() && loaded.value().passed_over.empty()) || attempt == kAttemptsMax) {
+      return loaded;
+    }
+    const Result<fs::path> now = resolve(path);
+    if (!now.ok() && folder == fs::path(path)) {
+      return now.error();
+    }
+    if (!now.ok() || now.value() == folder) {
+      return loaded;
+    }
+  }
+}
+
 }  // namespace
 
 Result<LoadedCheckpoint> load_checkpoint(const std::string& path) {
-  TRY_ASSIGN(const fs::path folder, resolve(path));
-  return load_folder(folder);
+  return load_named(path, load_folder);
 }
 
 Result<LoadedCheckpoint> load_intact_checkpoint(const std::string& path) {
-  TRY_ASSIGN(const fs::path folder, resolve(path));
-  return folder == fs::path(path) ? load_and_check(folder) : intact_up_to(folder);
+  return load_named(path, [&path](const fs::path& folder) {
+    return folder == fs::path(path) ? load_and_check(folder) : intact_up_to(folder);
+  });
 }
 
 Result<LoadedCheckpoint> set_damaged_aside(const std::string& checkpoints_dir) {
@@ -344,7 +378,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
     sync_folder(checkpoints);
     done = write_latest(checkpoints, target);
     if (!done.ok() && is_new) {
-      remove_tree(target);  // `latest` does not name it, and the disk is full
+      remove_checkpoint(target);  // `latest` does not name it, and the disk is full
     }
   }
   if (!done.ok()) {

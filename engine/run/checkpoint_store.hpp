@@ -34,8 +34,9 @@ struct LoadedCheckpoint {
 };
 
 /// Reads a checkpoint: `path` is its folder, or a run directory or a folder of checkpoints, in
-/// which `latest` names the checkpoint to read. kNotFound if there is none; kCorrupt if the
-/// manifest is torn or a file is missing, with the name.
+/// which `latest` names the checkpoint to read. If a job that runs removes that one meanwhile, its
+/// next one is read. kNotFound if there is none, or if it is removed while its folder is read;
+/// kCorrupt if the manifest is torn or a file is missing, with the name.
 [[nodiscard]] Result<LoadedCheckpoint> load_checkpoint(const std::string& path);
 
 /// Like load_checkpoint(), but also compares the hashes of the files. If `latest` names a damaged

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <thread>
 #include <utility>
@@ -113,6 +114,29 @@ TEST_F(CheckpointStore, ThoseOfAPartThatIsComputedAgainDoNotReplaceThoseOfThePre
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-8"}));
   save(6, 2);
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-5", "step-6"}));
+}
+
+/// As of a job that keeps one checkpoint, which it removes while others read it.
+TEST_F(CheckpointStore, AReaderNeverSeesAPartOfOneThatIsBeingRemoved) {
+  save(1, 1);
+  std::atomic<bool> is_over = false;
+  std::thread job([&] {
+    for (std::uint64_t step = 2; step <= 16; ++step) {
+      save(step, 1);
+    }
+    is_over = true;
+  });
+  while (!is_over) {
+    const Result<LoadedCheckpoint> latest = load_intact_checkpoint(folder_.path());
+    EXPECT_TRUE(latest.ok()) << latest.error().detail;
+    for (const std::uint64_t step : steps_of_checkpoints(folder_.path())) {
+      const Result<LoadedCheckpoint> one =
+          load_checkpoint(folder_of_checkpoint(folder_.path(), Step{step}));
+      EXPECT_TRUE(one.ok() || one.error().code == Errc::kNotFound) << one.error().detail;
+    }
+  }
+  job.join();
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-16"}));
 }
 
 TEST_F(CheckpointStore, SavesAStepAgain) {
