@@ -36,10 +36,11 @@ void replace_all(std::string& text, const std::string& what, const std::string& 
 /// destructor removes it.
 class Held {
  public:
-  /// Makes hard links where the file system supports them, otherwise copies.
+  /// Makes hard links where the file system supports them, otherwise copies. Other sets beside it
+  /// are of processes that were killed, and are removed.
   static Result<Held> make(const fs::path& folder, const fs::path& place) {
     std::error_code failure;
-    fs::remove_all(place, failure);
+    fs::remove_all(place.parent_path(), failure);
     TRY(make_directories(place.string()));
     Held held(place);
     for (fs::directory_iterator it(folder, failure), end; !failure && it != end;

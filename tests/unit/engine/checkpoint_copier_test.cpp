@@ -67,6 +67,22 @@ TEST(CheckpointCopier, ADamagedCheckpointIsNotCopiedIntoAFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder / "there/run/checkpoints/step-0"));
 }
 
+TEST(CheckpointCopier, WhatAKilledProcessLeftForItsCommandIsRemoved) {
+  const test_support::TemporaryFolder folder;
+  const std::string checkpoint = folder / "step-3";
+  std::filesystem::create_directories(checkpoint);
+  std::ofstream(checkpoint + "/manifest.json") << "{}";
+  std::filesystem::create_directories(folder / "run/.outgoing/step-2");
+  std::ofstream(folder / "run/.outgoing/step-2/manifest.json") << "{}";
+  JobConfig config;
+  config.run_dir = folder / "run";
+  config.checkpoint_to = "test -e {}/manifest.json";
+  CheckpointCopier copier(config, {[](Step, const std::string&, Duration) {}, [](const auto&) {}});
+  copier.copy(Step{3}, checkpoint);
+  EXPECT_TRUE(copier.finish().ok());
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/.outgoing"));
+}
+
 TEST(CheckpointCopier, AfterAFallBackAnEarlierStepReplacesOneThatCannotBeCopied) {
   const test_support::TemporaryFolder folder;
   for (const char* name : {"step-2", "step-3"}) {
