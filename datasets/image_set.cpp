@@ -163,7 +163,8 @@ Result<void> refuse_too_many_names(const Request& request, const EncodedImages& 
 
 Result<DatasetPair> keep_encoded(const Request& request, MeasuredImages measured) {
   const bool skip_corrupt = request.options.skip_corrupt;
-  if (measured.images.front().place == ImagePlace::kUnpacked) {
+  // A file of a plain tar may be in pieces, too (tar --sparse).
+  if (std::ranges::count(measured.images, ImagePlace::kUnpacked, &EncodedImage::place) > 0) {
     return Error{Errc::kInvalidInput,
                  request.source +
                      " holds images that are decoded while training (large ones, or of different "

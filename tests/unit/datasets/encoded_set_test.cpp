@@ -1,11 +1,15 @@
 #include "datasets/encoded_set.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "datasets/image_store.hpp"
 #include "datasets/jpeg.hpp"
@@ -388,6 +392,46 @@ TEST(EncodedSet, ACompressedTarIsRefusedWithAdvice) {
   const TemporaryFolder folder;
   write_tar(some_files(), folder / "set.tar.gz");
   const Result<DatasetPair> opened = open_image_tar(folder / "set.tar.gz", encoded_options());
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().detail.find("unpack it"), std::string::npos) << opened.error().detail;
+}
+
+/// A file in a tar as GNU tar stores one with holes: in two pieces, here without a hole.
+std::string entry_in_two_pieces(const std::string& name, const File& content) {
+  constexpr std::size_t kBlock = 512;
+  std::string header(kBlock, '\0');
+  const auto put = [&header](std::size_t at, const std::string& text) {
+    header.replace(at, text.size(), text);
+  };
+  put(0, name);
+  put(100, "0000644");
+  put(124, fmt::format("{:011o}", content.size()));
+  put(156, "S");
+  put(257, "ustar  ");
+  put(386, fmt::format("{:011o}", 0));  // the pieces: their places and sizes
+  put(398, fmt::format("{:011o}", kBlock));
+  put(410, fmt::format("{:011o}", kBlock));
+  put(422, fmt::format("{:011o}", content.size() - kBlock));
+  put(483, fmt::format("{:011o}", content.size()));
+  put(148, "        ");
+  unsigned sum = 0;
+  for (const char byte : header) {
+    sum += static_cast<unsigned char>(byte);
+  }
+  put(148, fmt::format("{:06o}", sum) + '\0');
+  std::string entry = header + std::string(content.begin(), content.end());
+  entry.resize((entry.size() + kBlock - 1) / kBlock * kBlock);
+  return entry;
+}
+
+TEST(EncodedSet, APlainTarWithAnImageInPiecesIsRefused) {
+  const TemporaryFolder folder;
+  write_tar(some_files(), folder / "set.tar");
+  std::ifstream whole(folder / "set.tar", std::ios::binary);
+  const std::string rest(std::istreambuf_iterator<char>(whole), {});
+  std::ofstream(folder / "pieces.tar", std::ios::binary)
+      << entry_in_two_pieces("train/cat/7.jpg", photo(90, 80, 7)) << rest;
+  const Result<DatasetPair> opened = open_image_tar(folder / "pieces.tar", encoded_options());
   ASSERT_FALSE(opened.ok());
   EXPECT_NE(opened.error().detail.find("unpack it"), std::string::npos) << opened.error().detail;
 }
