@@ -1,6 +1,9 @@
 #include "engine/run/record_json.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <optional>
 #include <stdexcept>
@@ -13,8 +16,43 @@
 namespace mayfly::engine {
 namespace {
 
-// A line per step: some hundred bytes for each of many millions.
-constexpr std::size_t kLinesBytesMax = std::size_t{4} << 30;
+// Files of records have a line per step, for many millions of steps, so only a part is in memory.
+constexpr std::size_t kPartBytes = std::size_t{1} << 20;
+constexpr std::size_t kLineBytesMax = std::size_t{64} << 20;
+
+/// Appends the next bytes to a part of the file that begins at `begin`.
+Result<void> read_on(const ReadableFile& file, const std::string& path, std::size_t begin,
+                     std::string& part) {
+  const std::size_t before = part.size();
+  part.resize(before + std::min(kPartBytes, file.size - begin - before));
+  ssize_t got = 0;
+  do {
+    got = ::pread(file.fd.get(), part.data() + before, part.size() - before,
+                  static_cast<off_t>(begin + before));
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    return file_error("cannot read", path);
+  }
+  if (got == 0) {
+    return Error{Errc::kCorrupt, path + " became shorter while it was read"};
+  }
+  part.resize(before + static_cast<std::size_t>(got));
+  return {};
+}
+
+/// The number of lines that end before this byte of the file.
+Result<std::size_t> lines_before(const ReadableFile& file, const std::string& path,
+                                 std::size_t end) {
+  std::size_t lines = 0;
+  std::string part;
+  for (std::size_t begin = 0; begin < end; begin += part.size()) {
+    part.clear();
+    TRY(read_on(file, path, begin, part));
+    const std::string_view counted = std::string_view(part).substr(0, end - begin);
+    lines += static_cast<std::size_t>(std::ranges::count(counted, '\n'));
+  }
+  return lines;
+}
 
 /// Boost.JSON itself writes 0.5 as 5E-1, and numbers that are not finite as invalid JSON.
 std::string number_text(double number) {
@@ -78,14 +116,25 @@ Result<void> with_object(const std::string& complaint, std::string_view text,
 
 Result<void> for_each_line(const std::string& path, std::size_t offset,
                            const std::function<void(const json::object&)>& use) {
-  TRY_ASSIGN(const std::string content, read_text_file(path, kLinesBytesMax));
-  const std::string_view all = content;
-  std::size_t begin = std::min(offset, all.size());
-  auto line = std::count(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin), '\n');
-  for (std::size_t end = 0; (end = all.find('\n', begin)) != std::string_view::npos;
-       begin = end + 1) {
-    TRY(with_object(path + " line " + std::to_string(++line) + " is not a record of a run",
-                    all.substr(begin, end - begin), use));
+  TRY_ASSIGN(const ReadableFile file, open_to_read(path));
+  std::size_t begin = std::min(offset, file.size);  // of the next line, in the file
+  std::string part;                                 // of the file, from there on
+  while (begin + part.size() < file.size) {
+    TRY(read_on(file, path, begin, part));
+    std::size_t used = 0;
+    for (std::size_t end = 0; (end = part.find('\n', used)) != std::string::npos; used = end + 1) {
+      const std::string_view line = std::string_view(part).substr(used, end - used);
+      if (const Result<void> read = with_object("", line, use); !read.ok()) {
+        TRY_ASSIGN(const std::size_t before, lines_before(file, path, begin + used));
+        return Error{read.error().code, path + " line " + std::to_string(before + 1) +
+                                            " is not a record of a run" + read.error().detail};
+      }
+    }
+    part.erase(0, used);
+    begin += used;
+    if (part.size() > kLineBytesMax) {
+      return Error{Errc::kCorrupt, path + " has a line of more than 64 MiB"};
+    }
   }
   return {};
 }

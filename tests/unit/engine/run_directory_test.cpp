@@ -386,5 +386,29 @@ TEST(Json, ARecordReadsBackUnlessItLacksAField) {
                }).ok());
 }
 
+TEST(Json, LinesAreReadWithoutTheWholeFileInMemory) {
+  const test_support::TemporaryFolder folder;
+  const std::string path = folder / "lines.jsonl";
+  constexpr std::uint64_t kBegin = std::uint64_t{5} << 30;  // after a hole, which takes no room
+  constexpr int kLines = 100'000;
+  std::ofstream(path).close();
+  std::filesystem::resize_file(path, kBegin);
+  {
+    std::ofstream file(path, std::ios::app);
+    for (int i = 0; i < kLines; ++i) {
+      file << "{\"number\": " << i << ", \"text\": \"" << std::string(i % 50, 'a') << "\"}\n";
+    }
+    file << "{\"number\": 1";  // torn
+  }
+  int read = 0;
+  const auto count = [&read](const json::object& line) {
+    EXPECT_EQ(number_or(line, "number", -1), read);
+    ++read;
+  };
+  const Result<void> done = for_each_line(path, kBegin, count);
+  EXPECT_TRUE(done.ok()) << done.error().detail;
+  EXPECT_EQ(read, kLines);
+}
+
 }  // namespace
 }  // namespace mayfly::engine
