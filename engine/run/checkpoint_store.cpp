@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/net/addresses.hpp"
 #include "base/parse.hpp"
 #include "base/try_assign.hpp"
 #include "base/unique_fd.hpp"
@@ -68,13 +69,30 @@ fs::path hidden(const fs::path& target, std::string_view suffix) {
   return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
 }
 
+constexpr std::string_view kPartial = ".tmp-";     // of one that is being written, before the host
 constexpr std::string_view kReplaced = ".old";     // of one that makes room, see publish()
 constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
 constexpr std::string_view kRemoved = ".removed";  // of one that is being removed
 
+/// The folder in which a process of this host writes a checkpoint.
+fs::path partial_of(const fs::path& target) {
+  return hidden(target, std::string(kPartial) + host_name());
+}
+
+/// Whether a process of another host may be writing this folder: its step is at least `saved`, the
+/// one that this process has just saved.
+bool may_be_in_progress(const std::string& name, std::uint64_t saved) {
+  const std::size_t mark = name.find(kPartial);
+  if (mark == std::string::npos || name.ends_with(std::string(kPartial) + host_name())) {
+    return false;
+  }
+  return step_of(name.substr(1, mark - 1)).value_or(0) >= saved;
+}
+
 /// On a shared disk several workers may save into one folder at the same time, after the
 /// coordinator is permanently lost. Held until it is destroyed. On a file system without locks the
-/// workers save without one.
+/// workers save without one. NFS has none for folders between hosts, so each host writes into a
+/// folder of its own (partial_of()).
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& checkpoints)
@@ -225,7 +243,7 @@ void prune(const fs::path& checkpoints, std::uint64_t saved, std::uint32_t keep)
     }
   }
   for (const std::string& name : names_in(checkpoints.string())) {
-    if (name.starts_with(".step-")) {
+    if (name.starts_with(".step-") && !may_be_in_progress(name, saved)) {
       remove_tree(checkpoints / name);
     }
   }
@@ -362,7 +380,7 @@ Result<std::string> save_checkpoint(const std::string& checkpoints_dir,
                                     std::uint32_t keep) {
   const fs::path checkpoints = checkpoints_dir;
   const fs::path target = folder_of(checkpoints, value(committed));
-  const fs::path temporary = hidden(target, ".tmp");
+  const fs::path temporary = partial_of(target);
   Result<void> done = make_directories(checkpoints.string());
   const FolderLock lock(checkpoints);
   put_back(checkpoints);

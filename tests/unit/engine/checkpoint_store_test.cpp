@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/net/addresses.hpp"
 #include "base/unique_fd.hpp"
 #include "elastic/net/coordinator_server.hpp"
 #include "elastic/net/frame.hpp"
@@ -98,6 +99,25 @@ TEST_F(CheckpointStore, KeepsTheNewestAndRemovesLeftovers) {
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-3", "step-4"}));
   save(2, 1);
   EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-2"}));
+}
+
+/// On NFS the lock of a folder does not keep out processes of other hosts.
+TEST_F(CheckpointStore, OneThatAnotherHostWritesIsLeftAloneUntilItIsOld) {
+  const auto write = [this](const std::string& name) {
+    std::filesystem::create_directory(folder_ / name);
+    std::ofstream(folder_ / name + "/" + nn::kManifestFile) << "{}";
+  };
+  write(".step-4.tmp-elsewhere");
+  write(".step-5.tmp-elsewhere");
+  write(".step-5.tmp-" + host_name());
+  save(4);
+  EXPECT_EQ(entries(), (std::vector<std::string>{".step-4.tmp-elsewhere", ".step-5.tmp-elsewhere",
+                                                 "latest", "step-4"}));
+  save(5);
+  EXPECT_EQ(entries(),
+            (std::vector<std::string>{".step-5.tmp-elsewhere", "latest", "step-4", "step-5"}));
+  save(6);
+  EXPECT_EQ(entries(), (std::vector<std::string>{"latest", "step-4", "step-5", "step-6"}));
 }
 
 /// As of a job that was resumed from step 4 in the directory in which it had reached step 7.
