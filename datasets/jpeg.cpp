@@ -182,9 +182,10 @@ Result<RgbImage> JpegDecoder::decode(ByteSpan jpeg, int eighths) {
   image.height = TJSCALED(header.height, factor);
   pixels_.resize(3U * static_cast<std::size_t>(image.width) *
                  static_cast<std::size_t>(image.height));
+  // It stops at the first warning: a damaged file may have a million scans, which take hours.
   if (tjDecompress2(handle.get(), reinterpret_cast<const unsigned char*>(jpeg.data()), jpeg.size(),
                     pixels_.data(), image.width, 0, image.height, TJPF_RGB,
-                    TJFLAG_ACCURATEDCT) != 0) {
+                    TJFLAG_ACCURATEDCT | TJFLAG_STOPONWARNING) != 0) {
     return handle.error();
   }
   image.pixels = pixels_;

@@ -115,22 +115,46 @@ TEST(DamagedImages, LeaveNoTraceInTheDecoder) {
   }
 }
 
+// A grey JPEG of several scans.
+File progressive_jpeg(int width, int height) {
+  const tjhandle encoder = tjInitCompress();
+  const std::vector<std::uint8_t> rgb(3UL * static_cast<std::size_t>(width * height), 77);
+  unsigned char* bytes = nullptr;
+  unsigned long size = 0;
+  tjCompress2(encoder, rgb.data(), width, 0, height, TJPF_RGB, &bytes, &size, TJSAMP_420, 50,
+              TJFLAG_PROGRESSIVE);
+  File file(bytes, bytes + size);
+  tjFree(bytes);
+  tjDestroy(encoder);
+  return file;
+}
+
+// Each scan has some fifty bytes and takes milliseconds, so a file of a megabyte takes a minute.
+TEST(DamagedImages, OneWithEndlessScansIsFoundAtOnce) {
+  constexpr int kScans = 20'000;
+  constexpr double kSecondsMost = 15;
+  File file = progressive_jpeg(4096, 2048);
+  const std::array<std::uint8_t, 2> start = {0xff, 0xda};
+  const auto scan = std::find_end(file.begin(), file.end(), start.begin(), start.end());
+  const File last(scan, file.end() - 2);
+  const File end(file.end() - 2, file.end());
+  file.resize(file.size() - end.size());
+  for (int i = 0; i < kScans; ++i) {
+    file.insert(file.end(), last.begin(), last.end());
+  }
+  file.insert(file.end(), end.begin(), end.end());
+  const Instant begun = monotonic_now();
+  const Result<RgbImage> image = JpegDecoder().decode(std::as_bytes(std::span(file)));
+  ASSERT_FALSE(image.ok());
+  EXPECT_EQ(image.error().code, Errc::kCorrupt);
+  EXPECT_LT(to_seconds(monotonic_now() - begun), kSecondsMost);
+}
+
 // A JPEG without Huffman tables is decoded with the tables of the standard, never with those of the
 // image that was decoded before it.
 TEST(DamagedImages, TablesOfTheImageBeforeAreNotUsed) {
   const File bare = without_tables(photo(40, 30, 1), kHuffmanTable);
-  const File progressive = [] {  // it has its own tables
-    const tjhandle encoder = tjInitCompress();
-    const std::vector<std::uint8_t> rgb(3UL * 40 * 30, 77);
-    unsigned char* bytes = nullptr;
-    unsigned long size = 0;
-    tjCompress2(encoder, rgb.data(), 40, 0, 30, TJPF_RGB, &bytes, &size, TJSAMP_420, 50,
-                TJFLAG_PROGRESSIVE);
-    File file(bytes, bytes + size);
-    tjFree(bytes);
-    tjDestroy(encoder);
-    return file;
-  }();
+  const File progressive = progressive_jpeg(40, 30);  // it has its own tables
   JpegDecoder untouched;
   const std::vector<std::uint8_t> expected = pixels_of(untouched, bare);
   JpegDecoder decoder;
