@@ -6,6 +6,15 @@
 #include "engine/config/ps_settings.hpp"
 
 namespace mayfly::engine {
+namespace {
+
+/// No member has committed such a step: its claim is false, and the steps before it would all be
+/// noted as missing.
+bool is_beyond_the_end(const Job& job, std::uint64_t step) {
+  return job.total_steps > 0 && step > job.total_steps;
+}
+
+}  // namespace
 
 JobProgress::JobProgress(const Job& job, RunHistory history)
     : job_(job),
@@ -56,7 +65,7 @@ JoinRecord JobProgress::joined(const elastic::Join& join, double connected) {
 
 bool JobProgress::committed(const StepRecord& step, Instant now) {
   const std::lock_guard lock(mutex_);
-  if (history_.is_undone(step.step, step.view)) {
+  if (history_.is_undone(step.step, step.view) || is_beyond_the_end(job_, step.step)) {
     return false;
   }
   if (step.step >= history_.current_step) {
@@ -105,7 +114,7 @@ void JobProgress::received(const ReceivedCheckpoint& checkpoint) {
 
 void JobProgress::has_state(const StateRecord& state) {
   const std::lock_guard lock(mutex_);
-  if (state.step >= history_.current_step) {
+  if (state.step >= history_.current_step && !is_beyond_the_end(job_, state.step)) {
     history_.has_state_of(state.step, state.digest);
   }
 }

@@ -42,8 +42,8 @@ class JobProgress {
   [[nodiscard]] RecoveryRecord recovered(const elastic::Recovery& recovery, double detected);
   /// A worker has joined; returns the record. `connected`: the instant of its connection as `t`.
   [[nodiscard]] JoinRecord joined(const elastic::Join& join, double connected);
-  /// A member has reported that it committed a step. Returns false if this is on record already, or
-  /// the step was undone since.
+  /// A member has reported that it committed a step. Returns false if this is on record already,
+  /// the step was undone since, or the job has no such step.
   [[nodiscard]] bool committed(const StepRecord& step, Instant now);
   /// Returns false if an evaluation of this step or a later one is on record.
   [[nodiscard]] bool evaluated(const EvaluationRecord& evaluation);

@@ -68,6 +68,19 @@ TEST_F(JobProgressTest, ARecordThatIsMissingMayStillCome) {
   EXPECT_EQ(progress.last_step(), 3U);
 }
 
+TEST_F(JobProgressTest, AStepThatTheJobDoesNotHaveIsNotBelieved) {
+  JobProgress progress(job_, {});
+  commit(progress, 1, 3);
+  EXPECT_FALSE(progress.committed(step(41), kBegin));
+  EXPECT_FALSE(progress.committed(step(UINT64_MAX), kBegin));
+  StateRecord state;
+  state.step = UINT64_MAX;
+  progress.has_state(state);
+  EXPECT_EQ(progress.last_step(), 3U);
+  EXPECT_THAT(progress.missing_records(), ElementsAre());
+  EXPECT_TRUE(progress.committed(step(4), kBegin));
+}
+
 TEST_F(JobProgressTest, AViewThatIsOnRecordChangesNothing) {
   JobProgress progress(job_, {});
   const auto change = progress.view_published(view(1, 0), 0, false);
