@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "base/digest.hpp"
 #include "base/file.hpp"
@@ -117,13 +118,19 @@ Result<void> with_object(const std::string& complaint, std::string_view text,
 Result<void> for_each_line(const std::string& path, std::size_t offset,
                            const std::function<void(const json::object&)>& use) {
   TRY_ASSIGN(const ReadableFile file, open_to_read(path));
+  // From the byte before `offset` on: the line that it ends, or that goes on there, is left out.
   std::size_t begin = std::min(offset, file.size);  // of the next line, in the file
-  std::string part;                                 // of the file, from there on
+  bool is_before = begin > 0;
+  begin = is_before ? begin - 1 : begin;
+  std::string part;  // of the file, from `begin` on
   while (begin + part.size() < file.size) {
     TRY(read_on(file, path, begin, part));
     std::size_t used = 0;
     for (std::size_t end = 0; (end = part.find('\n', used)) != std::string::npos; used = end + 1) {
       const std::string_view line = std::string_view(part).substr(used, end - used);
+      if (std::exchange(is_before, false)) {
+        continue;
+      }
       if (const Result<void> read = with_object("", line, use); !read.ok()) {
         TRY_ASSIGN(const std::size_t before, lines_before(file, path, begin + used));
         return Error{read.error().code, path + " line " + std::to_string(before + 1) +

@@ -32,8 +32,8 @@ namespace json = boost::json;
 /// none or `use` throws.
 [[nodiscard]] Result<void> with_object(const std::string& complaint, std::string_view text,
                                        const std::function<void(const json::object&)>& use);
-/// The same for each whole line of a file, of any size, from the byte `offset` on, where a line
-/// begins. kNotFound, kIo; kCorrupt also if a line has more than 64 MiB.
+/// The same for each whole line of a file, of any size, that begins at the byte `offset` or after
+/// it. kNotFound, kIo; kCorrupt also if a line has more than 64 MiB.
 [[nodiscard]] Result<void> for_each_line(const std::string& path, std::size_t offset,
                                          const std::function<void(const json::object&)>& use);
 

@@ -392,9 +392,10 @@ TEST(Json, LinesAreReadWithoutTheWholeFileInMemory) {
   constexpr std::uint64_t kBegin = std::uint64_t{5} << 30;  // after a hole, which takes no room
   constexpr int kLines = 100'000;
   std::ofstream(path).close();
-  std::filesystem::resize_file(path, kBegin);
+  std::filesystem::resize_file(path, kBegin - 1);
   {
     std::ofstream file(path, std::ios::app);
+    file << '\n';
     for (int i = 0; i < kLines; ++i) {
       file << "{\"number\": " << i << ", \"text\": \"" << std::string(i % 50, 'a') << "\"}\n";
     }

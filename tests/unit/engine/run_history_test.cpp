@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -310,6 +311,24 @@ TEST_F(RunHistoryTest, APartThatEndedBeforeTheJobWasStartedAgainDoesNotCount) {
   EXPECT_EQ(h.views, 0u);
   EXPECT_EQ(h.first_step, 2u);
   EXPECT_EQ(h.samples, 100u);
+}
+
+/// events.jsonl, with the size of metrics.jsonl, may reach the disk before the end of that file.
+TEST_F(RunHistoryTest, AJobGoesOnIfAPowerFailureHasCutOffRecordsOfThePartBefore) {
+  start()->metric(metric(1));
+  const std::string metrics = config_.run_dir + "/metrics.jsonl";
+  const std::uintmax_t kept = std::filesystem::file_size(metrics);
+  RunDirectory::reopen(config_).value()->metric(metric(2, "0123456789abcdef"));
+  config_.resume = config_.run_dir;
+  (void)start();
+  std::filesystem::resize_file(metrics, kept + 5);
+  const auto run = RunDirectory::reopen(config_).value();
+  for (const std::uint64_t step : {2, 3, 4}) {
+    run->metric(metric(step));
+  }
+  const Result<RunHistory> read = read_run_history(config_.run_dir);
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  EXPECT_EQ(read.value().last_step, 4u);
 }
 
 TEST_F(RunHistoryTest, ATornLastLineIsIgnored) {
