@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -69,30 +71,40 @@ fs::path hidden(const fs::path& target, std::string_view suffix) {
   return target.parent_path() / std::string(".").append(target.filename().string()).append(suffix);
 }
 
-constexpr std::string_view kPartial = ".tmp-";     // of one that is being written, before the host
-constexpr std::string_view kReplaced = ".old";     // of one that makes room, see publish()
+constexpr std::string_view kPartial = ".tmp-";  // of one that is being written, before its writer
+constexpr std::string_view kReplaced = ".old";  // of one that makes room, see publish()
 constexpr std::string_view kDamaged = ".damaged";  // of one that is gone with the next save
 constexpr std::string_view kRemoved = ".removed";  // of one that is being removed
 
-/// The folder in which a process of this host writes a checkpoint.
-fs::path partial_of(const fs::path& target) {
-  return hidden(target, std::string(kPartial) + host_name());
+/// The ends of the names of folders in which processes of this host write, before their numbers.
+std::string partial_here() {
+  return std::string(kPartial) + host_name() + '-';
 }
 
-/// Whether a process of another host may be writing this folder: its step is at least `saved`, the
-/// one that this process has just saved.
+/// The folder in which this process writes a checkpoint.
+fs::path partial_of(const fs::path& target) {
+  return hidden(target, partial_here() + std::to_string(::getpid()));
+}
+
+/// Whether another process may be writing this folder: it is on another host, or lives, and the
+/// step is at least `saved`, the one that this process has just saved.
 bool may_be_in_progress(const std::string& name, std::uint64_t saved) {
   const std::size_t mark = name.find(kPartial);
-  if (mark == std::string::npos || name.ends_with(std::string(kPartial) + host_name())) {
+  if (mark == std::string::npos || step_of(name.substr(1, mark - 1)).value_or(0) < saved) {
     return false;
   }
-  return step_of(name.substr(1, mark - 1)).value_or(0) >= saved;
+  const std::string here = partial_here();
+  if (name.compare(mark, here.size(), here) != 0) {
+    return true;
+  }
+  const auto process = number_in<::pid_t>(std::string_view(name).substr(mark + here.size()));
+  return process.has_value() && (::kill(*process, 0) == 0 || errno != ESRCH);
 }
 
 /// On a shared disk several workers may save into one folder at the same time, after the
 /// coordinator is permanently lost. Held until it is destroyed. On a file system without locks the
-/// workers save without one. NFS has none for folders between hosts, so each host writes into a
-/// folder of its own (partial_of()).
+/// workers save without one, and NFS has none for folders between hosts, so each process writes into
+/// a folder of its own (partial_of()).
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& checkpoints)

@@ -2,7 +2,7 @@
 
 // Checkpoints on disk: <checkpoints>/step-N/ with the files of nn/checkpoint.hpp, and `latest`, a
 // text file that names the newest. A folder named step-N is always complete: it is written as
-// .step-N.tmp-HOST, synced and renamed. Where folders cannot change places, the one that it
+// .step-N.tmp-HOST-PROCESS, synced and renamed. Where folders cannot change places, the one that it
 // replaces is .step-N.old meanwhile, and gets its name back if the writer dies before the new one
 // has it.
 
