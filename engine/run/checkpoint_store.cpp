@@ -103,8 +103,8 @@ bool may_be_in_progress(const std::string& name, std::uint64_t saved) {
 
 /// On a shared disk several workers may save into one folder at the same time, after the
 /// coordinator is permanently lost. Held until it is destroyed. On a file system without locks the
-/// workers save without one, and NFS has none for folders between hosts, so each process writes into
-/// a folder of its own (partial_of()).
+/// workers save without one, and NFS has none for folders between hosts, so each process writes
+/// into a folder of its own (partial_of()).
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& checkpoints)
