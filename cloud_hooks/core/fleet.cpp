@@ -159,11 +159,9 @@ const Fleet::Server& Fleet::add(Instant now, const std::string& id, const Arriva
   server.seen = now;
   server.deadline = now + options_.start_timeout;
   server.order = servers_seen_++;
-  const auto member =
-      std::ranges::find_if(members_, [&](const auto& entry) { return entry.second.server == id; });
-  if (member != members_.end()) {  // its worker joined before the provider's answer
-    server.member = member->first;
-    server.stage = member->second.leaves ? Stage::kLeaving : Stage::kWorking;
+  if (const std::optional<MemberId> worker = worker_on(id)) {  // joined before the answer
+    server.member = worker;
+    server.stage = members_.at(*worker).leaves ? Stage::kLeaving : Stage::kWorking;
     server.deadline.reset();
   } else {
     presume_worker(server);
@@ -204,8 +202,8 @@ void Fleet::looked_for(const std::string& id, Instant asked) {
 
 Fleet::Server Fleet::remove(const std::string& id) {
   Server server = std::move(servers_.extract(id).mapped());
-  if (server.member) {  // its worker's connection will break, too
-    members_.at(*server.member).server_is_gone = true;
+  for (auto& [member_id, member] : members_) {  // the connections of its workers will break, too
+    member.server_is_gone = member.server_is_gone || member.server == id;
   }
   return server;
 }
@@ -257,9 +255,8 @@ bool Fleet::leaving(Instant now, MemberId id) {
     return false;
   }
   const auto found = servers_.find(member->second.server);
-  if (found != servers_.end() && found->second.stage == Stage::kWorking) {
-    found->second.stage = Stage::kLeaving;
-    found->second.deadline = now + options_.leave_timeout;
+  if (found != servers_.end() && found->second.member == id) {
+    set_worker(now, found->second, *worker_on(found->first));
   }
   return true;
 }
@@ -284,6 +281,13 @@ std::optional<Fleet::Loss> Fleet::gone(Instant now, MemberId id, bool job_ends) 
   }
   loss.may_concern_server = true;
   Server& server = found->second;
+  if (const std::optional<MemberId> other = worker_on(server_id)) {
+    set_worker(now, server, *other);
+    if (server.stage == Stage::kLeaving && !members_.at(*other).leaves) {
+      let_go(now, server_id);
+    }
+    return loss;
+  }
   server.member.reset();
   if (server.stage == Stage::kLeaving || (server.stage == Stage::kWorking && job_ends)) {
     release(now, server_id);
@@ -305,6 +309,26 @@ std::optional<std::size_t> Fleet::measured(MemberId id, double speed) {
   member->second.speed = speed;
   const Server* const server = find(member->second.server);
   return server == nullptr ? std::nullopt : server->offer;
+}
+
+// --- Several workers on one server ---
+
+/// A member that names this server, if possible one that stays.
+std::optional<MemberId> Fleet::worker_on(const std::string& server) const {
+  std::optional<MemberId> found;
+  for (const auto& [id, member] : members_) {
+    found = member.server == server && (!found || !member.leaves) ? id : found;
+  }
+  return found;
+}
+
+/// The server works as long as one of its workers stays.
+void Fleet::set_worker(Instant now, Server& server, MemberId worker) const {
+  server.member = worker;
+  if (server.stage == Stage::kWorking && members_.at(worker).leaves) {
+    server.stage = Stage::kLeaving;
+    server.deadline = now + options_.leave_timeout;
+  }
 }
 
 // --- Workers that did not name their server ---

@@ -9,6 +9,9 @@
 // worker. Otherwise worker and server would count twice, the job would seem to have too many, and
 // the worker's server might be released. It is unknown on which of the waiting servers the worker
 // runs, so none of them is released while it may run there.
+//
+// Several workers may name the same server, for example those of a machine with several GPUs. They
+// count as one, and the server is released after the last of them.
 
 #include <cstddef>
 #include <cstdint>
@@ -170,9 +173,9 @@ class Fleet {
     bool may_concern_server = false;   ///< the provider's list will show whether it has ended too
     std::optional<std::size_t> offer;  ///< of the server that is silent now
   };
-  /// The worker is no longer a member. Its server is released if that was announced or the job
-  /// ends, and otherwise kept for `rejoin_patience`, so that the worker can come back. Returns
-  /// nothing if the member is unknown.
+  /// The worker is no longer a member. Its server stays if another worker runs on it. Otherwise it
+  /// is released if the loss was announced or the job ends, or else kept for `rejoin_patience`, so
+  /// that the worker can come back. Returns nothing if the member is unknown.
   std::optional<Loss> gone(Instant now, MemberId id, bool job_ends);
   /// The member's speed, in a unit that is the same for all members. Returns the offer of its
   /// server, if both are known.
@@ -200,6 +203,8 @@ class Fleet {
   void set_gives_way(const std::string& id, bool gives_way);
 
  private:
+  [[nodiscard]] std::optional<MemberId> worker_on(const std::string& server) const;
+  void set_worker(Instant now, Server& server, MemberId worker) const;
   void presume_server(Member& member);
   void presume_worker(Server& server);
   void count_together(Member& member, Server& server);

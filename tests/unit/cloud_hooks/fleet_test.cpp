@@ -50,6 +50,50 @@ TEST(Fleet, TheLossOfAnEarlierWorkerDoesNotTouchItsSuccessor) {
   EXPECT_FALSE(parts.fleet.gone(parts.now, MemberId{3}, false)) << "it is unknown now";
 }
 
+TEST(Fleet, AServerStaysAsLongAsOneOfItsWorkersStays) {
+  PolicyParts parts(two_zones());
+  parts.run("s1", 0, 1);
+  for (const std::uint64_t member : {2, 3}) {
+    parts.fleet.joined(parts.now, MemberId{member}, "s1");
+  }
+  const auto loss = parts.fleet.gone(parts.now, MemberId{1}, false);
+  ASSERT_TRUE(loss);
+  EXPECT_FALSE(loss->offer) << "the server is not lost";
+  EXPECT_EQ(parts.fleet.find("s1")->stage, Fleet::Stage::kWorking);
+  EXPECT_TRUE(parts.fleet.leaving(parts.now, MemberId{3}));
+  EXPECT_EQ(parts.fleet.find("s1")->stage, Fleet::Stage::kWorking);
+  EXPECT_FALSE(parts.fleet.next_deadline());
+  EXPECT_TRUE(parts.fleet.gone(parts.now, MemberId{3}, false));
+  EXPECT_EQ(parts.fleet.staying(), 1u);
+  EXPECT_TRUE(parts.taken<policy_effect::Release>().empty());
+  EXPECT_TRUE(parts.fleet.leaving(parts.now, MemberId{2}));
+  EXPECT_EQ(parts.fleet.staying(), 0u);
+  EXPECT_TRUE(parts.fleet.gone(parts.now, MemberId{2}, false));
+  EXPECT_EQ(parts.taken<policy_effect::Release>().size(), 1u);
+}
+
+TEST(Fleet, EveryWorkerOfAServerThatIsGivenUpIsToldToLeave) {
+  PolicyParts parts(two_zones());
+  parts.run("s1", 0, 1);
+  parts.fleet.joined(parts.now, MemberId{2}, "s1");
+  parts.fleet.let_go(parts.now, "s1");
+  EXPECT_EQ(parts.taken<policy_effect::Drain>().at(0).member, MemberId{1});
+  EXPECT_TRUE(parts.fleet.gone(parts.now, MemberId{1}, false));
+  const std::vector<PolicyEffect> effects = parts.effects.take();
+  ASSERT_EQ(effects.size(), 1u) << "it is not released yet";
+  EXPECT_EQ(std::get<policy_effect::Drain>(effects[0]).member, MemberId{2});
+  EXPECT_TRUE(parts.fleet.gone(parts.now, MemberId{2}, false));
+  EXPECT_EQ(parts.taken<policy_effect::Release>().size(), 1u);
+}
+
+TEST(Fleet, NoWorkerOfAServerThatIsGoneCounts) {
+  PolicyParts parts(two_zones());
+  parts.run("s1", 0, 1);
+  parts.fleet.joined(parts.now, MemberId{2}, "s1");
+  (void)parts.fleet.remove("s1");
+  EXPECT_EQ(parts.fleet.staying(), 0u);
+}
+
 TEST(Fleet, ALostWorkerIsWaitedForFromTheProvidersNextAnswerOn) {
   PolicyParts parts(two_zones());
   parts.run("s1", 0, 1);
