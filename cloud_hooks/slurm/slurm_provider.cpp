@@ -371,9 +371,7 @@ class SlurmProvider final : public Provider {
                    "--parsable",
                    "--nodes=1",
                    "--ntasks=1",
-                   "--no-requeue",  // the policy replaces a preempted job by a new one
-                   "--job-name=" + slurm::name_of(options_.job),
-                   "--comment=" + request.request_id + " " + to_string(request.offer.market),
+                   "--no-requeue",         // the policy replaces a preempted job by a new one
                    "--signal=B:USR1@60"};  // a notice, so many seconds before the time limit
     if (!request.offer.zone.empty()) {
       words.push_back("--partition=" + request.offer.zone);
@@ -391,6 +389,9 @@ class SlurmProvider final : public Provider {
       words.push_back("--exclusive");  // else Slurm fills one node, whose loss ends all jobs
     }
     words.insert(words.end(), options_.sbatch_words.begin(), options_.sbatch_words.end());
+    // Behind the user's options, because sbatch takes the last one: list() finds jobs by them.
+    words.push_back("--job-name=" + slurm::name_of(options_.job));
+    words.push_back("--comment=" + request.request_id + " " + to_string(request.offer.market));
     return words;
   }
 

@@ -86,6 +86,17 @@ TEST_F(FakeSlurm, SubmitsOneJobPerServerWithLabelLimitAndWarning) {
   EXPECT_EQ(text_of("jobs/41"), "#!/bin/sh\nexport MAYFLY_SERVER=\"$SLURM_JOB_ID\"\nexec worker\n");
 }
 
+TEST_F(FakeSlurm, TheUsersOptionsDoNotReplaceTheNamesByWhichJobsAreFound) {
+  options_.sbatch_words = {"--job-name=mine", "--comment=mine"};
+  const auto provider = make_slurm_provider(options_);
+  ASSERT_FALSE(provider->request(request_).error);
+  const std::string words = text_of("words");
+  EXPECT_GT(words.find("--job-name=mayfly-j"), words.find("--job-name=mine")) << words;
+  const auto servers = provider->list().value();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].request_id, kSlurmId);
+}
+
 TEST_F(FakeSlurm, ARepeatedRequestSubmitsOnlyWhatIsMissing) {
   options_.timeout = milliseconds(300);
   const auto provider = make_slurm_provider(options_);
