@@ -44,7 +44,7 @@ int spawn(const ProgramCall& call, int in, int out, int err, int& pid) {
   plan.copy(STDOUT_FILENO, out);
   plan.copy(STDERR_FILENO, err);
   plan.lead_group();
-  return plan.start(call.argv, merged_environment(call.environment), pid);
+  return plan.start(call.argv, merged_environment(call.environment, call.without), pid);
 }
 
 /// Appends the bytes that can be read now; false at the end of the stream.

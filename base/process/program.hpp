@@ -17,6 +17,7 @@ struct ProgramCall {
   std::vector<std::string> argv;  ///< argv[0] is searched in PATH
   std::string input;              ///< for its standard input, which is then closed
   std::vector<std::pair<std::string, std::string>> environment;  ///< additions
+  std::vector<std::string> without;  ///< variables that it does not inherit
   Duration timeout = seconds(30);
   std::size_t output_bytes_max = std::size_t{1} << 20;  ///< of standard output; more: it is killed
   /// Called several times a second: if it returns true, the program is killed. Empty = never.

@@ -261,6 +261,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// Variables by which a user's shell may restrict the jobs that squeue shows and scancel ends. Jobs
+/// that are not shown would be taken for gone, and be requested again.
+constexpr std::array kRestrictions = {
+    "SQUEUE_ACCOUNT",  "SQUEUE_FORMAT2", "SQUEUE_LICENSES", "SQUEUE_PARTITION",  "SQUEUE_QOS",
+    "SCANCEL_ACCOUNT", "SCANCEL_BATCH",  "SCANCEL_NAME",    "SCANCEL_PARTITION", "SCANCEL_QOS",
+    "SCANCEL_STATE",   "SCANCEL_USER",   "SCANCEL_WCKEY"};
+
 class SlurmProvider final : public Provider {
  public:
   explicit SlurmProvider(SlurmProviderOptions options) : options_(std::move(options)) {}
@@ -304,10 +311,12 @@ class SlurmProvider final : public Provider {
     return status_in(std::move(listed), id);
   }
 
+  /// --all: jobs in hidden partitions, too.
   Answer<std::vector<ServerStatus>> list() override {
-    TRY_ASSIGN(const std::string output, run({"squeue", "--noheader", "--me", "--states=all",
-                                              "--name=" + slurm::name_of(options_.job),
-                                              std::string("--format=") + slurm::kQueueFormat}));
+    TRY_ASSIGN(const std::string output,
+               run({"squeue", "--noheader", "--me", "--all", "--states=all",
+                    "--name=" + slurm::name_of(options_.job),
+                    std::string("--format=") + slurm::kQueueFormat}));
     std::vector<ServerStatus> servers = slurm::parse_queue(output);
     for (ServerStatus& server : servers) {
       if (server.failed && !options_.log_dir.empty()) {
@@ -416,6 +425,7 @@ class SlurmProvider final : public Provider {
     ProgramCall call;
     call.argv = std::move(words);
     call.input = std::move(input);
+    call.without.assign(kRestrictions.begin(), kRestrictions.end());
     call.timeout = options_.timeout;
     Result<ProgramResult> ran = run_program(call);
     if (!ran.ok()) {

@@ -93,7 +93,7 @@ at_exit() {
   cd / && rm -rf "$home"
   if [ "$code" != 0 ]; then
     words=$(grep . "/tmp/slurm-$SLURM_JOB_ID.log" | tail -n 1 | tr -cd '[:print:]' | cut -c -300)
-    comment=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%k)
+    comment=$(squeue --noheader --all --jobs="$SLURM_JOB_ID" --format=%k)
     scontrol update JobId="$SLURM_JOB_ID" Comment="$comment $words"
   fi
 }

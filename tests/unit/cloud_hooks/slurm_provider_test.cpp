@@ -138,6 +138,17 @@ TEST_F(FakeSlurm, ListsAndReleases) {
   EXPECT_FALSE(provider->release("99"));  // Slurm does not know it: as good as released
 }
 
+TEST_F(FakeSlurm, ListsJobsWhateverTheUsersShellRestricts) {
+  program("squeue", R"(echo "$@" > "$D/words"
+                       echo "41|RUNNING|0:05|${SQUEUE_PARTITION-hidden}|(null)|None|n1|x spot")");
+  ::setenv("SQUEUE_PARTITION", "other", 1);
+  const auto servers = make_slurm_provider(options_)->list().value();
+  ::unsetenv("SQUEUE_PARTITION");
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_EQ(servers[0].offer.zone, "hidden");
+  EXPECT_NE(text_of("words").find("--all "), std::string::npos) << text_of("words");
+}
+
 TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
   file("queue", "41|FAILED|0:00|spot|(null)|JobLaunchFailure|n3|" + kSlurmId + " spot\n" +
                     "42|PREEMPTED|0:09|spot|(null)|None|n3|x spot\n" +
