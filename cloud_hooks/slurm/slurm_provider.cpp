@@ -173,7 +173,8 @@ std::vector<ServerStatus> parse_queue(const std::string& text) {
     const std::string last_output = last_output_in(comment);
     server.request_id = comment.substr(0, comment.find(' '));
     server.detail = fields[1];
-    server.failed = fields[1] == "FAILED";  // to launch, too; not if preempted or on a lost node
+    // FAILED also to launch. Not if it was preempted, or on a lost node.
+    server.failed = fields[1] == "FAILED" || fields[1] == "OUT_OF_MEMORY";
     if (!fields[5].empty() && fields[5] != "None") {
       server.detail += " (" + fields[5] + ")";
     }

@@ -166,6 +166,14 @@ TEST_F(FakeSlurm, AJobThatFailedSaysSoAndWhereItsOutputIs) {
   EXPECT_EQ(servers[2].offer.market, Market::kSpot);
 }
 
+TEST_F(FakeSlurm, AJobThatNeedsMoreMemoryThanItsNodeGivesHasFailed) {
+  file("queue", "41|OUT_OF_MEMORY|0:09|spot|(null)|OutOfMemory|n3|" + kSlurmId + " spot\n");
+  const auto servers = make_slurm_provider(options_)->list().value();
+  ASSERT_EQ(servers.size(), 1u);
+  EXPECT_FALSE(servers[0].alive());
+  EXPECT_TRUE(servers[0].failed);
+}
+
 TEST_F(FakeSlurm, RefusalsBecomeTheFiveKinds) {
   const auto provider = make_slurm_provider(options_);
   const auto kind = [&](const std::string& complaint) {
