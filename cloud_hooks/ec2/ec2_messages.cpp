@@ -215,12 +215,14 @@ Result<Ec2Form> ec2_run_form(const Ec2Options& options, const ServerRequest& req
   return form;
 }
 
+/// EC2 allows pages of 1000 servers. Each takes about 5 KiB, so such a page could exceed the limit
+/// of answers.
 Ec2Form ec2_list_form(const Ec2Options& options, const std::string& next_token) {
   Ec2Form form = {{"Action", "DescribeInstances"},
                   {"Version", kVersion},
                   {"Filter.1.Name", "tag:mayfly-job"},
                   {"Filter.1.Value.1", options.job},
-                  {"MaxResults", "1000"}};
+                  {"MaxResults", "200"}};
   if (!next_token.empty()) {
     form.emplace_back("NextToken", next_token);
   }

@@ -15,6 +15,12 @@ namespace mayfly::cloud_hooks {
 namespace {
 
 constexpr std::uint32_t kCountMax = 64;  // each server is a request of its own
+/// The fields of a list that parse_gce_page() reads. An answer with all of them would contain the
+/// start-up script of each server, and exceed the limit of answers.
+constexpr const char* kListFields =
+    "nextPageToken,unreachables,items/*/warning/code,items/*/instances(name,zone,status,"
+    "machineType,guestAccelerators,scheduling/provisioningModel,labels,lastStartTimestamp,"
+    "creationTimestamp)";
 /// Compute Engine answers operations.wait after two minutes at the latest.
 constexpr Duration kWaitCallMax = seconds(125);
 
@@ -100,7 +106,9 @@ class GceProvider final : public Provider {
   Answer<std::vector<ServerStatus>> list() override {
     return list_pages([this](const std::string& token) -> Answer<ServerPage> {
       std::vector<std::pair<std::string, std::string>> query = {
-          {"filter", fmt::format("labels.mayfly-job={}", options_.job)}, {"maxResults", "500"}};
+          {"filter", fmt::format("labels.mayfly-job={}", options_.job)},
+          {"maxResults", "500"},
+          {"fields", kListFields}};
       if (!token.empty()) {
         query.emplace_back("pageToken", token);
       }

@@ -133,6 +133,16 @@ TEST(Ec2Run, PutsASubnetOrAZoneWhereItBelongs) {
   EXPECT_FALSE(ec2_run_form(options, request).ok()) << "user data has a limit";
 }
 
+TEST(Ec2List, APageOfVerboseServersIsWithinTheLimitOfAnswers) {
+  constexpr std::size_t kServerBytesMax = 16'384;
+  std::size_t servers = 0;
+  for (const auto& [name, value] : ec2_list_form({}, "")) {
+    servers = name == "MaxResults" ? std::stoul(value) : servers;
+  }
+  EXPECT_GE(servers, 100U) << "a list should need few calls";
+  EXPECT_LE(servers * kServerBytesMax, HttpLimits{}.body_bytes_max);
+}
+
 TEST(Ec2UserData, EndsTheServerAndRunsTheScript) {
   const std::string data = ec2_user_data("#!/bin/sh\necho hi\n", seconds(61));
   EXPECT_NE(data.find("shutdown -P +2\n"), std::string::npos) << data;

@@ -228,6 +228,39 @@ class SlowOperation final : public HttpSender {
   std::vector<Duration>& pauses_;
 };
 
+/// Grants a token, gives an empty list, and notes the last address.
+class EmptyList final : public HttpSender {
+ public:
+  explicit EmptyList(std::string& asked) : asked_(asked) {}
+
+  Result<HttpResponse> send(const HttpRequest& request, const HttpLimits&) override {
+    asked_ = percent_decode(request.url.text());
+    return HttpResponse{200, {}, R"({"access_token": "t", "expires_in": 3600})"};
+  }
+  bool pause(Duration) override { return false; }
+  void abort() override {}
+
+ private:
+  std::string& asked_;
+};
+
+TEST(GceList, AsksForWhatItReadsAndNotForStartUpScripts) {
+  std::string asked;
+  const auto provider =
+      make_gce_provider(options(), {}, std::make_unique<EmptyList>(asked), [] { return 0; });
+  ASSERT_TRUE(provider.ok());
+  ASSERT_TRUE(provider.value()->list().ok());
+  const std::size_t fields = asked.find("&fields=");
+  ASSERT_NE(fields, std::string::npos) << asked;
+  for (const char* name :
+       {"nextPageToken", "unreachables", "items/*/warning/code",
+        "items/*/instances(name,zone,status", "machineType", "guestAccelerators",
+        "provisioningModel", "labels", "lastStartTimestamp", "creationTimestamp"}) {
+    EXPECT_NE(asked.find(name, fields), std::string::npos) << name;
+  }
+  EXPECT_EQ(asked.find("metadata", fields), std::string::npos) << "it has the script";
+}
+
 /// GCE may hold each of these questions for up to two minutes, so one that fails is not retried.
 TEST(GceOperation, IsAskedAboutOnceAtATime) {
   std::vector<Duration> pauses;
