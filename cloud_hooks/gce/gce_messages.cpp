@@ -118,7 +118,8 @@ ProviderError operation_error(const json::object& error) {
   const std::string code = text_of(error, "code");
   const auto has = [&](std::string_view part) { return code.find(part) != std::string::npos; };
   ProviderErrorKind kind = ProviderErrorKind::kConfig;
-  if (has("POOL_EXHAUSTED") || has("STOCKOUT") || has("RATE_EXCEEDED") || has("INTERNAL") ||
+  // EXHAUSTED: the pool of machines (ZONE_RESOURCE_POOL_) or the subnet's addresses (IP_SPACE_).
+  if (has("EXHAUSTED") || has("STOCKOUT") || has("RATE_EXCEEDED") || has("INTERNAL") ||
       has("UNAVAILABLE") || has("TIMEOUT")) {
     kind = ProviderErrorKind::kCapacity;
   } else if (has("QUOTA") || has("LIMIT_EXCEEDED")) {

@@ -107,6 +107,8 @@ TEST(GceOperation, ItsErrorsAreFinal) {
   EXPECT_EQ(kind_of_operation("ZONE_RESOURCE_POOL_EXHAUSTED"), ProviderErrorKind::kCapacity);
   EXPECT_EQ(kind_of_operation("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"),
             ProviderErrorKind::kCapacity);
+  EXPECT_EQ(kind_of_operation("IP_SPACE_EXHAUSTED"), ProviderErrorKind::kCapacity)
+      << "addresses become free when servers end";
   EXPECT_EQ(kind_of_operation("QUOTA_EXCEEDED"), ProviderErrorKind::kQuota);
   EXPECT_EQ(kind_of_operation("PERMISSIONS_ERROR"), ProviderErrorKind::kAuth);
   EXPECT_EQ(kind_of_operation("INVALID_USAGE"), ProviderErrorKind::kConfig);
