@@ -34,13 +34,14 @@ umask 077
 access=$(printf 'mayfly bundle\n%s\n' "$token" | sha256sum | cut -d' ' -f1)
 printf 'Authorization: Bearer %s\n' "$access" >access
 {keep_output}
-# fetch NAME SHA256: what the coordinator serves under that name, into a file of that name.
+# fetch NAME SHA256: what the coordinator serves under that name, into a file of that name. With
+# status 503 other servers are served first.
 fetch() {
   tries=0
-  until curl --fail --silent --show-error --globoff --noproxy '*' --connect-timeout 10 \
+  until code=$(curl --fail --silent --show-error --globoff --noproxy '*' --connect-timeout 10 \
     --speed-limit 1000 --speed-time 30 --header @access --continue-at - --output "$1" \
-    "http://$address/$1"; do
-    tries=$((tries + 1))
+    --write-out '%{http_code}' "http://$address/$1"); do
+    [ "$code" = 503 ] || tries=$((tries + 1))
     if [ "$tries" -ge 90 ]; then
       return 1
     fi

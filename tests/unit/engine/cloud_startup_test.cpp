@@ -60,24 +60,49 @@ TEST(CloudStartup, OnlyAMachineOfACloudShutsItselfDown) {
   EXPECT_FALSE(holds(fetching_text(config_for("exec"), "a:1", "t", hash), "shutdown"));
 }
 
+void write_program(const TemporaryFolder& folder, const std::string& name,
+                   const std::string& text) {
+  std::ofstream(folder / name) << "#!/bin/sh\n" << text;
+  std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
+}
+
+/// Runs the program `script` in the folder, whose other programs replace those of this machine.
+void run_script(const TemporaryFolder& folder) {
+  const std::string path = "PATH='" + folder.path() + "':\"$PATH\" TMPDIR='" + folder.path() + "' ";
+  (void)std::system((path + "sh '" + (folder / "script") + "' >/dev/null 2>&1").c_str());
+}
+
+TEST(CloudStartup, AServerThatIsNotServedYetWaitsForItsTurn) {
+  const TemporaryFolder folder;
+  const std::string start = "echo started >'" + (folder / "ran") + "'\n";
+  std::ofstream(folder / "served") << start;
+  // This curl gets the status 503 more often than it may get no answer.
+  write_program(folder, "curl",
+                "cd '" + folder.path() + "'\necho >>calls\n" +
+                    "if [ \"$(wc -l <calls)\" -le 95 ]; then\n  printf 503\n  "
+                    "exit 22\nfi\ncp served \"$OLDPWD/start\"\nprintf 200\n");
+  write_program(folder, "sleep", "");
+  write_program(folder, "script",
+                fetching_text(config_for("exec"), "a:1", "t",
+                              cloud_hooks::to_hex(cloud_hooks::sha256(start))));
+  run_script(folder);
+  EXPECT_EQ(read_text_file(folder / "ran", 100).value(), "started\n");
+}
+
 TEST(CloudStartup, AMachineShutsItselfDownAlsoIfNobodyHearsWhyItsWorkerFailed) {
   const TemporaryFolder folder;
-  const auto write_program = [&folder](const std::string& name, const std::string& text) {
-    std::ofstream(folder / name) << "#!/bin/sh\n" << text;
-    std::filesystem::permissions(folder / name, std::filesystem::perms::owner_all);
-  };
   const std::string start = "set -eu\necho the reason\nexit 3\n";
   std::ofstream(folder / "served") << start;
   // This curl fetches the start script, and fails when it reports the worker's failure, as if the
   // coordinator had ended.
-  write_program("curl", "for word; do\n  if [ \"$word\" = start ]; then\n    cp '" +
-                            (folder / "served") + "' start\n    exit 0\n  fi\ndone\ncat >'" +
-                            (folder / "told") + "'\nexit 7\n");
-  write_program("shutdown", "echo \"$*\" >'" + (folder / "shut") + "'\n");
-  write_program("script", fetching_text(config_for("gce"), "a:1", "t",
-                                        cloud_hooks::to_hex(cloud_hooks::sha256(start))));
-  const std::string path = "PATH='" + folder.path() + "':\"$PATH\" TMPDIR='" + folder.path() + "' ";
-  (void)std::system((path + "sh '" + (folder / "script") + "' >/dev/null 2>&1").c_str());
+  write_program(folder, "curl",
+                "for word; do\n  if [ \"$word\" = start ]; then\n    cp '" + (folder / "served") +
+                    "' start\n    exit 0\n  fi\ndone\ncat >'" + (folder / "told") + "'\nexit 7\n");
+  write_program(folder, "shutdown", "echo \"$*\" >'" + (folder / "shut") + "'\n");
+  write_program(folder, "script",
+                fetching_text(config_for("gce"), "a:1", "t",
+                              cloud_hooks::to_hex(cloud_hooks::sha256(start))));
+  run_script(folder);
   EXPECT_EQ(read_text_file(folder / "told", 100).value(), "the reason\n");
   EXPECT_EQ(read_text_file(folder / "shut", 100).value(), "-P now\n");
 }
