@@ -127,7 +127,7 @@ void OpenRequests::unanswered(Instant now, const std::string& id, const Provider
   const Duration wait = std::min(doubled, options_.rate_wait_max);
   ++open.repeats;
   open.repeat_at = now + std::max(wait, std::min(error.retry_after.value_or(Duration(0)),
-                                                 10 * options_.rate_wait_max));
+                                                 options_.retry_after_max()));
 }
 
 void OpenRequests::settle() {

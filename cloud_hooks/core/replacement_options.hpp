@@ -73,6 +73,9 @@ struct ReplacementOptions {
   Duration rate_wait_max = seconds(30);
   int repeats_max = 6;  ///< of one request; after that list() shows what became of it
   BackoffOptions backoff;
+
+  /// The longest time by which a provider may postpone the repetition of a request or a release.
+  [[nodiscard]] Duration retry_after_max() const { return 10 * rate_wait_max; }
 };
 
 }  // namespace mayfly::cloud_hooks

@@ -130,9 +130,10 @@ void ReplacementPolicy::on(Instant now, const policy_event::ReleaseAnswered& eve
   const ProviderError& error = *event.error;
   parts_->fleet.note("release_failed", event.server,
                      std::string(to_string(error.kind)) + ": " + error.detail);
-  parts_->fleet.release_again_at(
-      now + std::max(parts_->options.rate_wait, error.retry_after.value_or(Duration(0))),
-      event.server);
+  const ReplacementOptions& options = parts_->options;
+  const Duration wanted =
+      std::min(error.retry_after.value_or(Duration(0)), options.retry_after_max());
+  parts_->fleet.release_again_at(now + std::max(options.rate_wait, wanted), event.server);
 }
 
 // --- The members ---

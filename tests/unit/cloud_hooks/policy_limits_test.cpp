@@ -90,6 +90,23 @@ TEST(PolicyBudget, AnHourlyOneIsUsedUpToTheLastServerThatFits) {
   EXPECT_EQ(asked_for(PolicyHarness(options)), 4u);
 }
 
+TEST(PolicyBudget, AProviderPostponesTheReleaseOfAServerByMinutesOnly) {
+  PolicyHarness policy(two_zones());
+  policy.settle();
+  policy.feed(policy_event::Scaled{1});
+  ASSERT_EQ(policy.drains.size(), 1u);
+  policy.feed(policy_event::Gone{policy.drains[0]});
+  ASSERT_EQ(policy.releases.size(), 1u);
+  const std::string server = policy.releases[0];
+  ProviderError busy = error_of(ProviderErrorKind::kRate);
+  busy.retry_after = seconds(3600);  // the server is paid for meanwhile
+  policy.feed(policy_event::ReleaseAnswered{server, busy});
+  policy.wait(ReplacementOptions{}.retry_after_max() - seconds(1));
+  EXPECT_TRUE(policy.releases.empty());
+  policy.wait(seconds(2));
+  EXPECT_EQ(policy.releases, std::vector<std::string>{server});
+}
+
 TEST(PolicyQuota, AQuotaForFewerThanAreAskedForIsFoundByHalves) {
   ReplacementOptions options = two_zones();
   options.target = options.max = 6;
