@@ -51,9 +51,11 @@ bool CloudEvents::is_news(const cloud_hooks::CloudFact& fact) {
     last_details_.clear();
     return true;
   }
+  const bool is_failed_release = fact.kind == "release_failed";
   const bool comes_again = fact.kind == "server_requested" || fact.kind == "server_refused" ||
-                           fact.kind == "offers_exhausted";
-  return !comes_again || std::exchange(last_details_[fact.kind], fact.detail) != fact.detail;
+                           fact.kind == "offers_exhausted" || is_failed_release;
+  const std::string series = fact.kind + (is_failed_release ? " " + fact.server : "");
+  return !comes_again || std::exchange(last_details_[series], fact.detail) != fact.detail;
 }
 
 }  // namespace mayfly::engine

@@ -37,6 +37,22 @@ TEST(CloudEvents, OfEveryServerAreNotTold) {
   EXPECT_EQ(told(events, "server_released", "done"), "");
 }
 
+TEST(CloudEvents, AReleaseThatFailsEverySecondIsToldOnceForEachServer) {
+  CloudEvents events;
+  const auto failed = [&events](const std::string& server, const std::string& why) {
+    cloud_hooks::CloudFact fact;
+    fact.kind = "release_failed";
+    fact.server = server;
+    fact.detail = why;
+    return events.event_of(fact).line;
+  };
+  EXPECT_NE(failed("s-1", "auth: the token has expired"), "");
+  EXPECT_NE(failed("s-2", "auth: the token has expired"), "");
+  EXPECT_EQ(failed("s-1", "auth: the token has expired"), "");
+  EXPECT_EQ(failed("s-2", "auth: the token has expired"), "");
+  EXPECT_NE(failed("s-1", "rate: no answer"), "") << "another reason";
+}
+
 TEST(CloudEvents, ThatRepeatAreToldOnceUntilAServerComes) {
   CloudEvents events;
   EXPECT_NE(told(events, "server_refused", "no capacity"), "");
