@@ -176,6 +176,13 @@ void Fleet::started(Instant now, const std::string& id) {
   }
 }
 
+void Fleet::lifetime_began(const std::string& id, Instant begin) {
+  Server& server = servers_.at(id);
+  if (server.ends && !server.runs) {
+    server.ends = std::max(*server.ends, begin + server.lifetime);
+  }
+}
+
 bool Fleet::stopping(Instant now, const std::string& id, bool failed) {
   Server& server = servers_.at(id);
   if (!server.stays() && !(failed && server.is_used())) {

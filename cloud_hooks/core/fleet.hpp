@@ -44,7 +44,8 @@ class Fleet {
     Instant born;                      // when its provider granted it
     Instant asked;                     // no worker on it can have joined earlier
     bool is_adopted = false;           // not requested by us: its worker may have joined before
-    std::optional<Instant> ends;       // the end of its requested lifetime
+    Duration lifetime{};               // as requested; 0 = no limit, or unknown
+    std::optional<Instant> ends;       // the end of its lifetime
   };
   struct Server : Arrival {
     Stage stage = Stage::kAwaited;
@@ -141,6 +142,9 @@ class Fleet {
   const Server& add(Instant now, const std::string& id, const Arrival& arrival);
   /// The server was seen running: from now on its worker has `join_timeout` to join.
   void started(Instant now, const std::string& id);
+  /// By the provider, the server began at `begin`: until it has been seen running, its lifetime is
+  /// postponed accordingly, because a batch system may queue it.
+  void lifetime_began(const std::string& id, Instant begin);
   /// The provider ends the server; `failed`: because its program has ended. Returns whether the end
   /// was not expected.
   [[nodiscard]] bool stopping(Instant now, const std::string& id, bool failed);

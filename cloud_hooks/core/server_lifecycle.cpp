@@ -132,12 +132,14 @@ void ServerLifecycle::appeared(Instant now, const ServerStatus& status, const Op
   arrival.is_adopted = request == nullptr;
   if (request != nullptr) {
     arrival.asked = request->sent;
-    if (request->request.lifetime_max > Duration(0)) {
-      arrival.ends = request->sent + request->request.lifetime_max;
+    arrival.lifetime = request->request.lifetime_max;
+    if (arrival.lifetime > Duration(0)) {
+      arrival.ends = request->sent + arrival.lifetime;
     }
     requests_.saw(request->request.request_id, status.id);
   } else if (status.uptime && options_.lifetime_max > Duration(0)) {
-    arrival.ends = arrival.born + options_.lifetime_max;  // its request may have stated less
+    arrival.lifetime = options_.lifetime_max;  // its request may have stated less
+    arrival.ends = arrival.born + arrival.lifetime;
   }
   const Fleet::Server& server = fleet_.add(now, status.id, arrival);
   note_price(server, status, fleet_.price_of(server));
@@ -188,6 +190,9 @@ void ServerLifecycle::changed(Instant now, const ServerStatus& status) {
   if (status.price_per_hour) {
     note_price(server, status, bill_.price_per_hour(status.id));
     bill_.state_price(status.id, *status.price_per_hour, now);
+  }
+  if (status.uptime) {
+    fleet_.lifetime_began(status.id, now - *status.uptime);
   }
   if (status.state == ServerState::kRunning) {
     fleet_.started(now, status.id);

@@ -107,6 +107,32 @@ TEST(PolicyBudget, AProviderPostponesTheReleaseOfAServerByMinutesOnly) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{server});
 }
 
+TEST(PolicyLifetime, CountsFromTheStartOfAServerThatWasQueued) {
+  ReplacementOptions options = two_zones();
+  options.target = 1;
+  options.lifetime_max = seconds(3600);
+  options.leave_timeout = seconds(120);
+  options.start_timeout = seconds(7200);
+  PolicyHarness policy(options);
+  const ServerRequest wanted = policy.requests.at(0).request;
+  ServerStatus server = PolicyHarness::server("s1", wanted);
+  server.state = ServerState::kStarting;
+  server.uptime = Duration(0);
+  policy.feed(policy_event::Answered{wanted.request_id, {{server}, std::nullopt}});
+  for (int lists = 0; lists < 4; ++lists) {
+    policy.wait(seconds(1000));
+    EXPECT_TRUE(policy.releases.empty()) << "it has not begun";
+    policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  }
+  server.state = ServerState::kRunning;
+  policy.feed(policy_event::Listed{std::vector<ServerStatus>{server}});
+  policy.feed(policy_event::Joined{MemberId{1}, "s1"});
+  policy.wait(seconds(3600 - 120 - 1));
+  EXPECT_TRUE(policy.drains.empty());
+  policy.wait(seconds(2));
+  EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{1}});
+}
+
 TEST(PolicyQuota, AQuotaForFewerThanAreAskedForIsFoundByHalves) {
   ReplacementOptions options = two_zones();
   options.target = options.max = 6;
