@@ -272,7 +272,7 @@ Answer<std::string> GoogleTokens::token() {
   }
   ProviderError error = no_answer(answer.error());
   error.detail = fmt::format("no access token from {}: {}", source(), error.detail);
-  if (!shared_->has_had_key()) {
+  if (!by_key && !shared_->has_had_key()) {
     error.kind = ProviderErrorKind::kAuth;  // probably this machine has no metadata server
   }
   return error;

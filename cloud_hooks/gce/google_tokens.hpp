@@ -63,8 +63,9 @@ class GoogleTokens {
                std::function<std::int64_t()> unix_seconds,
                std::shared_ptr<SharedGoogleToken> shared = nullptr);
 
-  /// A token that is valid for at least five more minutes, if the server issues such tokens. kAuth
-  /// if there is none; kRate if there was one before and the server currently does not answer.
+  /// A token that is valid for at least five more minutes, if the server issues such tokens. kRate
+  /// if the server does not answer now. kAuth if there is none, or if a metadata server has never
+  /// answered.
   [[nodiscard]] Answer<std::string> token();
   /// Google has refused the last token: the next call requests another one.
   void forget() { shared_->forget(); }

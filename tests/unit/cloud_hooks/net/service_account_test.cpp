@@ -1,8 +1,11 @@
 #include "cloud_hooks/gce/google_tokens.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <boost/json.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/unit/cloud_hooks/net/published_key.hpp"
 
@@ -63,6 +66,31 @@ TEST(ServiceAccount, NamesWhatIsWrongAndNoValue) {
     EXPECT_NE(account.error().detail.find(complaint), std::string::npos) << account.error().detail;
     EXPECT_EQ(account.error().detail.find("MIIE"), std::string::npos);
   }
+}
+
+class Unreachable final : public HttpSender {
+ public:
+  Result<HttpResponse> send(const HttpRequest&, const HttpLimits&) override {
+    return Error{Errc::kPeerLost, "no such name"};
+  }
+  bool pause(Duration) override { return false; }
+  void abort() override {}
+};
+
+/// A job that starts before the network is up waits for it, unless there is probably no server that
+/// it could wait for.
+TEST(GoogleTokens, AreAskedForAgainIfAKeysServerDoesNotAnswer) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("mayfly_key_" + std::to_string(::getpid()));
+  std::ofstream(path) << key_file();
+  Unreachable sender;
+  GoogleTokenOptions options;
+  EXPECT_EQ(GoogleTokens(options, sender, [] { return 0; }).token().error().kind,
+            ProviderErrorKind::kAuth);
+  options.key_file = path;
+  EXPECT_EQ(GoogleTokens(options, sender, [] { return 0; }).token().error().kind,
+            ProviderErrorKind::kRate);
+  std::filesystem::remove(path);
 }
 
 TEST(ServiceAccount, WithAKeyThatIsNoneCannotSign) {
