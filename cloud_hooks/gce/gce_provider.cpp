@@ -106,7 +106,7 @@ class GceProvider final : public Provider {
   Answer<std::vector<ServerStatus>> list() override {
     return list_pages([this](const std::string& token) -> Answer<ServerPage> {
       std::vector<std::pair<std::string, std::string>> query = {
-          {"filter", fmt::format("labels.mayfly-job={}", options_.job)},
+          {"filter", fmt::format("labels.mayfly-job=\"{}\"", options_.job)},
           {"maxResults", "500"},
           {"fields", kListFields}};
       if (!token.empty()) {

@@ -252,6 +252,8 @@ TEST(GceList, AsksForWhatItReadsAndNotForStartUpScripts) {
       make_gce_provider(options(), {}, std::make_unique<EmptyList>(asked), [] { return 0; });
   ASSERT_TRUE(provider.ok());
   ASSERT_TRUE(provider.value()->list().ok());
+  EXPECT_NE(asked.find("filter=labels.mayfly-job=\"job\"&"), std::string::npos)
+      << "a job may be named 7 or true: " << asked;
   const std::size_t fields = asked.find("&fields=");
   ASSERT_NE(fields, std::string::npos) << asked;
   for (const char* name :
