@@ -10,6 +10,9 @@ namespace {
 
 constexpr int kFailedStartsMax = 3;
 constexpr double kNewSpeedWeight = 0.2;  // averages, as single workers may be slow for a while
+/// A zone that has refused is not requested sooner because another zone's refusal names it, for
+/// this time: two zones that name each other would be requested in turn without any waiting time.
+constexpr Duration kRefusalCountsFor = seconds(60);
 
 }  // namespace
 
@@ -201,7 +204,9 @@ Instant OfferCatalog::out_of_stock(std::size_t offer, Instant now, const Provide
       continue;
     }
     if (std::find(zones.begin(), zones.end(), other.terms.offer.zone) != zones.end()) {
-      other.blocked_until = now;
+      const bool has_just_refused =
+          other.refused_at != Instant{} && now < other.refused_at + kRefusalCountsFor;
+      other.blocked_until = has_just_refused ? other.blocked_until : now;
     } else {
       other.blocked_until = std::max(other.blocked_until, now + backoff_.first);
     }

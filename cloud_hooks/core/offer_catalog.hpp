@@ -82,7 +82,8 @@ class OfferCatalog {
   /// A worker of this offer computes: earlier failures no longer count.
   void worked(std::size_t offer);
   /// No capacity. If the provider named zones, offers of this type in these zones may be requested
-  /// at once, and those in other zones wait as well. Returns the end of this offer's waiting time.
+  /// at once, unless they have refused within the last minute, and those in other zones wait as
+  /// well. Returns the end of this offer's waiting time.
   Instant out_of_stock(std::size_t offer, Instant now, const ProviderError& error);
   /// A granted server ended, or was given up, before it had a worker in the job. The third in a row
   /// stops the offer; returns true then.

@@ -87,7 +87,7 @@ TEST(OfferCatalog, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
                      {zone_offer("b", Market::kOnDemand), 5, 1},
                      {zone_offer("b", Market::kSpot, "other"), 6, 1}},
                     kBackoff);
-  (void)refused_for(book, 2, kStart, seconds(100));
+  (void)refused_for(book, 2, kStart - seconds(60), seconds(160));
   ProviderError error{ProviderErrorKind::kCapacity, "", {"c"}, {}};
   EXPECT_EQ(book.out_of_stock(0, kStart, error), kStart + seconds(5));
   EXPECT_EQ(book.ranking(kStart), (Order{2, 3, 4, 5}));
@@ -96,6 +96,20 @@ TEST(OfferCatalog, OfZonesThatTheProviderNamesNoneWaitsAndTheOthersDo) {
   (void)book.out_of_stock(0, kStart + seconds(6), error);
   EXPECT_EQ(book.ranking(kStart + seconds(34)), (Order{0, 2, 3, 4, 5}))
       << "what waits longer already goes on waiting";
+}
+
+TEST(OfferCatalog, ZonesThatNameEachOtherWaitAllTheSame) {
+  OfferCatalog book({{zone_offer("a"), 1, 1}, {zone_offer("b"), 2, 1}}, kBackoff);
+  const ProviderError names_b{ProviderErrorKind::kCapacity, "", {"b"}, {}};
+  const ProviderError names_a{ProviderErrorKind::kCapacity, "", {"a"}, {}};
+  (void)book.out_of_stock(0, kStart, names_b);
+  EXPECT_EQ(book.ranking(kStart), Order{1});
+  (void)book.out_of_stock(1, kStart + seconds(1), names_a);
+  EXPECT_EQ(book.ranking(kStart + seconds(1)), Order{}) << "it has just refused";
+  EXPECT_EQ(book.ranking(kStart + seconds(5)), Order{0});
+  (void)book.out_of_stock(0, kStart + seconds(5), names_b);
+  (void)book.out_of_stock(1, kStart + seconds(6), names_a);
+  EXPECT_EQ(book.next_change(kStart + seconds(6)), kStart + seconds(15)) << "twice as long";
 }
 
 TEST(OfferCatalog, TheThirdServerInARowWithoutAWorkerStopsTheOffer) {
