@@ -262,12 +262,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// Variables by which a user's shell may restrict the jobs that squeue shows and scancel ends. Jobs
-/// that are not shown would be taken for gone, and be requested again.
+/// Variables by which a user's shell may restrict the jobs that squeue shows and scancel ends, or
+/// send jobs to where squeue does not look for them. Jobs that are not shown would be taken for
+/// gone, and be requested again.
 constexpr std::array kRestrictions = {
     "SQUEUE_ACCOUNT",  "SQUEUE_FORMAT2", "SQUEUE_LICENSES", "SQUEUE_PARTITION",  "SQUEUE_QOS",
     "SCANCEL_ACCOUNT", "SCANCEL_BATCH",  "SCANCEL_NAME",    "SCANCEL_PARTITION", "SCANCEL_QOS",
-    "SCANCEL_STATE",   "SCANCEL_USER",   "SCANCEL_WCKEY"};
+    "SCANCEL_STATE",   "SCANCEL_USER",   "SCANCEL_WCKEY",   "SBATCH_ARRAY_INX",  "SBATCH_CLUSTERS"};
 
 class SlurmProvider final : public Provider {
  public:

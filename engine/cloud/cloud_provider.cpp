@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -56,10 +58,25 @@ Made make_exec(const JobConfig& config, const std::string& label) {
   return cloud_hooks::make_exec_provider(std::move(options));
 }
 
+/// Whether squeue and scancel, as they are called, would not find a job with this option of sbatch:
+/// one of another cluster, or of an array, whose number has two parts.
+bool hides_job(const std::string& word) {
+  constexpr std::array<std::string_view, 4> kBeginnings = {"-M", "--clusters", "-a", "--array"};
+  return std::ranges::any_of(
+      kBeginnings, [&](std::string_view beginning) { return word.starts_with(beginning); });
+}
+
 Made make_slurm(const JobConfig& config, const std::string& label) {
   Result<std::vector<std::string>> words = split_words(config.cloud_sbatch);
   if (!words.ok()) {
     return Error{Errc::kInvalidInput, "cloud_sbatch: " + words.error().detail};
+  }
+  if (const auto word = std::ranges::find_if(words.value(), hides_job);
+      word != words.value().end()) {
+    return Error{Errc::kInvalidInput,
+                 fmt::format("cloud_sbatch: with {} squeue would not list the workers' jobs "
+                             "(SLURM_CLUSTERS in the environment selects another cluster)",
+                             *word)};
   }
   cloud_hooks::SlurmProviderOptions options;
   options.job = label;

@@ -385,6 +385,17 @@ TEST(CloudProviders, SlurmHasOneForAllThreads) {
   EXPECT_EQ(make_cloud_providers(config, "job", {}, 9).value().size(), 9u);
 }
 
+TEST(CloudProviders, OptionsOfSbatchThatHideJobsFromSqueueAreRefused) {
+  JobConfig config;
+  config.cloud_provider = "slurm";
+  for (const char* bad : {"-M c2", "--clusters=c2", "--mem=1G -a 1-4", "--array=0-3"}) {
+    config.cloud_sbatch = bad;
+    EXPECT_FALSE(make_cloud_provider(config, "job", {}).ok()) << bad;
+  }
+  config.cloud_sbatch = "-A account --mem=1G";
+  EXPECT_TRUE(make_cloud_provider(config, "job", {}).ok());
+}
+
 TEST(CloudProviders, ASubnetOfEc2ServesOneZone) {
   JobConfig config;
   config.cloud_provider = "ec2";
