@@ -38,6 +38,8 @@ Complaint check_evaluator_offers(const JobConfig& c) {
 /// The servers that may be requested, and limits on their cost.
 Complaint check_requests(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
+  // A worker leaves two minutes before its server's end; a shorter lifetime pays for no step.
+  constexpr double kLifetimeHoursLeast = 0.1;
   if (c.server.size() > kServerCharactersMax) {
     return "server is longer than " + std::to_string(kServerCharactersMax) + " characters";
   }
@@ -50,6 +52,10 @@ Complaint check_requests(const JobConfig& c) {
   if (!(c.cloud_start_timeout >= 1 && c.cloud_start_timeout <= 1e6)) {
     return "cloud_start_timeout " + shortest_text(c.cloud_start_timeout) +
            " is not between 1 and 1e6";
+  }
+  if (c.cloud_lifetime_hours > 0 && c.cloud_lifetime_hours < kLifetimeHoursLeast) {
+    return "cloud_lifetime_hours " + shortest_text(c.cloud_lifetime_hours) +
+           " is below 0.1; 0 means no limit";
   }
   const auto offers = worker_offers(c);
   if (!offers.ok()) {

@@ -315,6 +315,8 @@ TEST(CloudSettings, WhatCannotBeIsRefused) {
   EXPECT_TRUE(refused("cloud_provider", "exec"));  // without a command
   EXPECT_TRUE(refused("cloud_budget", "-1"));
   EXPECT_TRUE(refused("cloud_start_timeout", "0"));
+  EXPECT_TRUE(refused("cloud_lifetime_hours", "0.03"));
+  EXPECT_FALSE(refused("cloud_lifetime_hours", "0.1"));
   EXPECT_TRUE(refused("workers", "0"));
   EXPECT_FALSE(refused("cloud_max_workers", "1"));
 }
