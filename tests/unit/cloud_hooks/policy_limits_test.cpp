@@ -387,6 +387,9 @@ TEST(PolicyMembers, WhoJoinsFromAServerOnItsWayOutDoesNotKeepIt) {
   policy.feed(policy_event::Joined{MemberId{9}, "s2"});
   EXPECT_FALSE(policy.was_told("server_joined"));
   policy.feed(policy_event::Gone{MemberId{2}});
+  EXPECT_EQ(policy.drains, std::vector<MemberId>{MemberId{9}}) << "its server ends soon";
+  EXPECT_TRUE(policy.releases.empty());
+  policy.feed(policy_event::Gone{MemberId{9}});
   EXPECT_EQ(policy.releases, std::vector<std::string>{"s2"});
 }
 
