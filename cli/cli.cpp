@@ -266,8 +266,8 @@ Subcommand profile_command() {
                    {{"what-if", "CHANGES",
                      "what a step of the run would take with other workers: loaders=4 (threads of "
                      "each), cached=50% (of the images in memory), storage=20MB/s (for each), "
-                     "workers=6, "
-                     "without=3; 'A,B' asks for A and B together, 'A;B' for one after the other"},
+                     "workers=6, without=3; 'A,B' asks for A and B together, 'A;B' for one after "
+                     "the other"},
                     {"difference", "JOB.toml",
                      "run this job with parts left out, and print what each part takes of a step"},
                     {"output", "DIR", "folder for the runs of --difference (default: differences)"},

@@ -173,8 +173,7 @@ std::vector<Setting> workers_settings() {
            kOwn),
       make("coordinator_timeout", &C::coordinator_timeout,
            "seconds that a worker waits for a coordinator that does not answer; at most 60 for its "
-           "first "
-           "answer",
+           "first answer",
            kOwn),
       make("port", &C::port, "port of the coordinator; 0 = any free port", kOwn),
       make("token_file", &C::token_file,

@@ -98,7 +98,7 @@ Result<void> check_program(const std::vector<std::string>& command) {
     if (is_executable(name)) {
       return {};
     }
-    return exists ? Error{Errc::kInvalidInput, name + " is no executable file"}
+    return exists ? Error{Errc::kInvalidInput, name + " is not an executable file"}
                   : Error{Errc::kNotFound, name + " does not exist"};
   }
   const char* path = std::getenv("PATH");

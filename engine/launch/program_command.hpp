@@ -31,7 +31,7 @@ struct ProgramPlace {
 
 /// Whether this host can start the command's program, so that a wrong name is refused before the
 /// job has a run directory. kNotFound with what is wrong; kInvalidInput for a folder or a file that
-/// may not be executed. An empty command, which is none of the user's own, is right.
+/// may not be executed. An empty command is accepted: the workers are then those of Mayfly.
 [[nodiscard]] Result<void> check_program(const std::vector<std::string>& command);
 
 /// The command that runs `command` with that environment. The environment also names the library

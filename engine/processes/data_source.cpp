@@ -29,6 +29,7 @@
 #include "datasets/dataset.hpp"
 #include "elastic/net/handshake.hpp"
 #include "engine/membership/run_place.hpp"
+#include "engine/membership/worker_join.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 #include "engine/transfers/data_transfer.hpp"
 
@@ -38,7 +39,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kCommandMax = seconds(6L * 3600);
-constexpr Duration kSilenceMax = seconds(60);  // of the coordinator
 constexpr Duration kRetryAfter = seconds(1);
 constexpr int kFruitlessMax = 10;  // connections in a row that break before a byte is received
 constexpr Duration kSayEvery = seconds(10);
@@ -220,8 +220,7 @@ Result<std::optional<DataConnection>> ask_for_data(elastic::FirstSession session
 /// Repeats the request if the connection breaks or the coordinator is busy, until no coordinator
 /// answers or the worker should leave.
 Result<DataConnection> keep_asking(const Asker& asker) {
-  const auto configured = static_cast<std::int64_t>(asker.config.coordinator_timeout * 1e9);
-  const Duration patience = std::min(kSilenceMax, Duration(configured));
+  const Duration patience = first_answer_timeout(asker.config);
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
   while (true) {

@@ -40,7 +40,7 @@ TEST(CheckProgram, NamesAProgramThatCannotBeStarted) {
   const std::string file = folder / "train.py";
   EXPECT_EQ(check_program({file}).error().detail, file + " does not exist");
   std::ofstream(file) << "#!/usr/bin/python3\n";
-  EXPECT_EQ(check_program({file}).error().detail, file + " is no executable file");
+  EXPECT_EQ(check_program({file}).error().detail, file + " is not an executable file");
   EXPECT_EQ(check_program({folder / ""}).error().code, Errc::kInvalidInput) << "a folder";
   EXPECT_EQ(check_program({"no-such-program"}).error().detail,
             "there is no program 'no-such-program' in PATH");
