@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/descriptor_limit.hpp"
 #include "base/log.hpp"
 #include "base/net/sockets.hpp"
 #include "base/parse.hpp"
@@ -458,6 +459,7 @@ std::uint64_t make_identity() {
 
 Result<std::unique_ptr<CoordinatorServer>> start_coordinator(CoordinatorServerOptions options,
                                                              CoordinatorObserver& observer) {
+  raise_descriptor_limit();  // each member holds up to three: its socket, its sentinel's, a relay's
   TRY_ASSIGN(UniqueFd listener, listen_tcp(Endpoint{options.host, options.port}));
   return std::unique_ptr<CoordinatorServer>(
       std::make_unique<Server>(std::move(options), std::move(listener), observer));

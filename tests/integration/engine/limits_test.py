@@ -93,8 +93,11 @@ def lost_output():
 
 
 def few_descriptors():
-    """If the limit of descriptors keeps some workers from connecting, the job prints why it does
-    not begin."""
+    """A low soft limit of descriptors has no effect if the hard limit is higher. If the hard limit
+    keeps some workers from connecting, the job prints why it does not begin."""
+    run = started_by_shell("ulimit -S -n 24", JOB + ["--workers", "8"])
+    run.finish()
+    run.remove()
     run = started_by_shell("ulimit -n 24", JOB + ["--workers", "8"])
     while "ulimit -n" not in run.output():
         expect(run.process.poll() is None, f"ended without a word\n{run.logs()}")
