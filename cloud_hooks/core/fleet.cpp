@@ -444,8 +444,9 @@ void Fleet::let_go(Instant now, const std::string& id) {
   effects_.add(policy_effect::Drain{*server.member});
 }
 
-void Fleet::release_again_at(Instant moment, const std::string& id) {
-  servers_.at(id).deadline = moment;
+void Fleet::release_again(Instant now, const std::string& id, Duration wait) {
+  Server& server = servers_.at(id);
+  server.deadline = now + std::max(wait, repetition_wait(options_, server.refused_releases++));
 }
 
 void Fleet::release_all(Instant now) {

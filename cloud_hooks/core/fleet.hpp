@@ -58,6 +58,7 @@ class Fleet {
     std::optional<Instant> deadline;  // of the stage
     std::optional<MemberId> member;
     std::uint32_t order = 0;  // younger servers have higher ones
+    int refused_releases = 0;
     [[nodiscard]] bool stays() const {
       return stage == Stage::kAwaited || stage == Stage::kWorking;
     }
@@ -191,8 +192,9 @@ class Fleet {
   void release(Instant now, const std::string& id);
   /// Ends the server; tells its worker, if it has one, to leave first.
   void let_go(Instant now, const std::string& id);
-  /// The provider did not accept the release, which is repeated at `moment`.
-  void release_again_at(Instant moment, const std::string& id);
+  /// The provider did not accept the release. It is repeated after `wait` at the earliest, and
+  /// after twice as long as the last time.
+  void release_again(Instant now, const std::string& id, Duration wait);
   /// Ends all servers that were not released yet.
   void release_all(Instant now);
   /// The job has ended: releases servers that wait for a worker. Evaluators may still measure.

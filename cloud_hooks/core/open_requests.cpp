@@ -123,9 +123,7 @@ void OpenRequests::unanswered(Instant now, const std::string& id, const Provider
         describe(open) + ": no answer; the list of servers will show the result of the request");
     return;
   }
-  const Duration doubled = options_.rate_wait * (std::int64_t{1} << std::min(open.repeats, 20));
-  const Duration wait = std::min(doubled, options_.rate_wait_max);
-  ++open.repeats;
+  const Duration wait = repetition_wait(options_, open.repeats++);
   open.repeat_at = now + std::max(wait, std::min(error.retry_after.value_or(Duration(0)),
                                                  options_.retry_after_max()));
 }

@@ -3,6 +3,7 @@
 // The servers that a job wants, and the limits and time-outs of the policy that provides them.
 // Plain data, which engine/cloud/cloud_plan fills from the job's configuration.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -69,7 +70,7 @@ struct ReplacementOptions {
   Duration shun_after_burst = seconds(120);  ///< an offer that lost many servers is ranked last
   Duration list_every = seconds(15);         ///< time between lists of servers
   Duration absence_grace = seconds(45);      ///< a new server may be missing in lists this long
-  Duration rate_wait = seconds(1);           ///< before a request is repeated; doubles
+  Duration rate_wait = seconds(1);           ///< before a request or a release is repeated; doubles
   Duration rate_wait_max = seconds(30);
   int repeats_max = 6;  ///< of one request; after that list() shows what became of it
   BackoffOptions backoff;
@@ -77,5 +78,11 @@ struct ReplacementOptions {
   /// The longest time by which a provider may postpone the repetition of a request or a release.
   [[nodiscard]] Duration retry_after_max() const { return 10 * rate_wait_max; }
 };
+
+/// How long to wait before something is repeated that was repeated so many times before.
+[[nodiscard]] inline Duration repetition_wait(const ReplacementOptions& options, int repeats) {
+  return std::min(options.rate_wait * (std::int64_t{1} << std::min(repeats, 20)),
+                  options.rate_wait_max);
+}
 
 }  // namespace mayfly::cloud_hooks

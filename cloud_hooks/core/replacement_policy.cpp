@@ -130,10 +130,9 @@ void ReplacementPolicy::on(Instant now, const policy_event::ReleaseAnswered& eve
   const ProviderError& error = *event.error;
   parts_->fleet.note("release_failed", event.server,
                      std::string(to_string(error.kind)) + ": " + error.detail);
-  const ReplacementOptions& options = parts_->options;
-  const Duration wanted =
-      std::min(error.retry_after.value_or(Duration(0)), options.retry_after_max());
-  parts_->fleet.release_again_at(now + std::max(options.rate_wait, wanted), event.server);
+  parts_->fleet.release_again(
+      now, event.server,
+      std::min(error.retry_after.value_or(Duration(0)), parts_->options.retry_after_max()));
 }
 
 // --- The members ---

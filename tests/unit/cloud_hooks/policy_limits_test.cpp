@@ -107,6 +107,22 @@ TEST(PolicyBudget, AProviderPostponesTheReleaseOfAServerByMinutesOnly) {
   EXPECT_EQ(policy.releases, std::vector<std::string>{server});
 }
 
+TEST(PolicyBudget, AReleaseThatIsRefusedIsRepeatedAtGrowingIntervals) {
+  PolicyHarness policy(two_zones());
+  policy.settle();
+  policy.feed(policy_event::Scaled{1});
+  policy.feed(policy_event::Gone{policy.drains.at(0)});
+  const std::string server = policy.releases.at(0);
+  for (const Duration wait :
+       {seconds(1), seconds(2), seconds(4), seconds(8), seconds(16), seconds(30), seconds(30)}) {
+    policy.feed(policy_event::ReleaseAnswered{server, error_of(ProviderErrorKind::kAuth)});
+    policy.wait(wait - milliseconds(100));
+    EXPECT_TRUE(policy.releases.empty());
+    policy.wait(milliseconds(200));
+    EXPECT_EQ(policy.releases, std::vector<std::string>{server});
+  }
+}
+
 TEST(PolicyLifetime, CountsFromTheStartOfAServerThatWasQueued) {
   ReplacementOptions options = two_zones();
   options.target = 1;
