@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/arguments.hpp"
 #include "cli/cli.hpp"
 #include "engine/cloud/cloud_provider.hpp"
@@ -59,6 +61,9 @@ int release(Provider& provider, Context& context) {
   const auto answer = provider.list();
   if (!answer.ok()) {
     return complain(answer.error(), context);
+  }
+  if (std::ranges::none_of(answer.value(), &ServerStatus::alive)) {
+    context.out << "nothing is released: the provider lists no server of this job\n";
   }
   int worst = kExitDone;
   for (const ServerStatus& server : answer.value()) {
