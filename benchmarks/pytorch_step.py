@@ -2,7 +2,7 @@
 """One measurement of PyTorch's training step on this machine's CPU.
 
     benchmarks/pytorch_step.py --model resnet20 [--batch 128] [--threads 1] [--seconds 4]
-                               [--channels-last] [--bf16]
+                               [--channels-last] [--bf16] [--compile]
 
 Forward, loss, backward and SGD with momentum and weight decay on synthetic images: the same network
 and arithmetic as `mayfly bench step`. Prints one JSON object. What must be set before the process
@@ -26,6 +26,7 @@ IMAGENET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 CIFAR_DEPTHS = (20, 32, 44, 56, 110)
 MODELS = [f"resnet{depth}" for depth in CIFAR_DEPTHS + tuple(IMAGENET_BLOCKS)]
 WARMUP_STEPS = 2
+WARMUP_STEPS_COMPILED = 5  # the first one compiles, and the next ones are slower than the others
 
 
 def conv_norm(channels_in, channels, size, stride=1):
@@ -114,11 +115,15 @@ def make_step(options):
         images = images.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 
+    def loss_of(batch, classes_of_batch):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+            return F.cross_entropy(network(batch), classes_of_batch)
+
+    loss_function = torch.compile(loss_of) if options.compile else loss_of
+
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
-            loss = F.cross_entropy(network(images), labels)
-        loss.backward()
+        loss_function(images, labels).backward()
         optimizer.step()
 
     return step
@@ -128,7 +133,7 @@ def measure(options):
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     step = make_step(options)
-    for _ in range(WARMUP_STEPS):
+    for _ in range(WARMUP_STEPS_COMPILED if options.compile else WARMUP_STEPS):
         step()
     steps = 0
     wall, cpu = time.perf_counter(), time.process_time()
@@ -149,6 +154,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
+    parser.add_argument("--compile", action="store_true",
+                        help="forward, loss and backward through torch.compile (PyTorch 2)")
     options = parser.parse_args()
     print(json.dumps({**measure(options), "torch": torch.__version__}))
 
