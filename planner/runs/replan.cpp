@@ -119,7 +119,9 @@ void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effect
     return;
   }
   if (workers_after_exchange_) {  // a server was added, and then another one is given up
-    if (facts.is_settled || (rests_until_ && now >= *rests_until_)) {
+    if (facts.wanted != *workers_after_exchange_ + 1) {
+      workers_after_exchange_.reset();  // somebody else has set the target since then: it holds
+    } else if (facts.is_settled || (rests_until_ && now >= *rests_until_)) {
       effects.workers = std::exchange(workers_after_exchange_, std::nullopt);
       rests_until_ = now + kRest * options_.every;
     }

@@ -68,7 +68,8 @@ struct ReplanEffects {
 /// With the change the job must end by its plan's deadline, or, without a deadline, at most 2 %
 /// later than with the present servers. It must keep the budgets; if time is gained and there is no
 /// budget, it may cost at most 2 % more. After a change that the Replanner made, it waits for ten
-/// comparisons.
+/// comparisons. If the target of workers is changed by somebody else during an exchange, the
+/// exchange ends there and no server is given up.
 class Replanner {
  public:
   explicit Replanner(ReplanOptions options) : options_(std::move(options)) {}

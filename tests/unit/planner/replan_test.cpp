@@ -29,30 +29,37 @@ class SimulatedJob {
 
   /// Runs for so many minutes, and calls the Replanner every 20 s.
   void run(int minutes) {
-    for (int look = 0; look < 3 * minutes; ++look) {
-      now = now + seconds(20);
-      facts.elapsed_s += 20;
-      facts.spent += per_hour() * 20 / 3600;
-      dearest = std::max(dearest, per_hour());
-      const double steps = 20 * speed() * (1 + noise * (2 * random.unit() - 1));
-      facts.steps_done += steps;
-      facts.steps_left -= steps;
-      facts.is_settled = facts.servers.size() == facts.wanted;
-      const ReplanEffects effects = replanner.handle(now, facts);
-      if (effects.proposal) {
-        proposals.push_back(*effects.proposal);
-      }
-      if (effects.workers) {
-        scaled.push_back(*effects.workers);
-        facts.wanted = *effects.workers;
-        while (facts.servers.size() < facts.wanted) {
-          facts.servers.push_back(*facts.next);
-        }
-        while (facts.servers.size() > facts.wanted) {  // removes the dearest for its speed
-          facts.servers.erase(std::ranges::max_element(
-              facts.servers, {}, [](const ReplanServer& s) { return s.price_per_hour / s.speed; }));
-        }
-      }
+    for (int looks = 0; looks < 3 * minutes; ++looks) {
+      look();
+    }
+  }
+  /// Runs for 20 s, calls the Replanner and changes the servers as it says.
+  void look() {
+    now = now + seconds(20);
+    facts.elapsed_s += 20;
+    facts.spent += per_hour() * 20 / 3600;
+    dearest = std::max(dearest, per_hour());
+    const double steps = 20 * speed() * (1 + noise * (2 * random.unit() - 1));
+    facts.steps_done += steps;
+    facts.steps_left -= steps;
+    facts.is_settled = facts.servers.size() == facts.wanted;
+    const ReplanEffects effects = replanner.handle(now, facts);
+    if (effects.proposal) {
+      proposals.push_back(*effects.proposal);
+    }
+    if (effects.workers) {
+      scaled.push_back(*effects.workers);
+      scale(*effects.workers);
+    }
+  }
+  void scale(std::uint32_t workers) {
+    facts.wanted = workers;
+    while (facts.servers.size() < facts.wanted) {
+      facts.servers.push_back(*facts.next);
+    }
+    while (facts.servers.size() > facts.wanted) {  // removes the dearest for its speed
+      facts.servers.erase(std::ranges::max_element(
+          facts.servers, {}, [](const ReplanServer& s) { return s.price_per_hour / s.speed; }));
     }
   }
   [[nodiscard]] double per_hour() const {
@@ -126,6 +133,23 @@ TEST(Replanner, ExchangesServersOneByOneAndThenStays) {
   job.run(24 * 60);
   EXPECT_EQ(job.scaled, (std::vector<std::uint32_t>{3, 2, 3, 2})) << "one comes, then one goes";
   EXPECT_EQ(job.per_hour(), 1) << "both are cheap now";
+}
+
+TEST(Replanner, ATargetThatIsSetDuringAnExchangeHolds) {
+  for (const std::uint32_t workers : {2U, 5U}) {
+    SimulatedJob job(up_to(8, true));
+    job.facts.next = SimulatedJob::server(kOther, 0.5);
+    for (int looks = 0; looks < 300 && job.scaled.empty(); ++looks) {
+      job.look();
+    }
+    ASSERT_EQ(job.proposals.size(), 1u);
+    ASSERT_EQ(job.proposals[0].change, Change::kOther);
+    ASSERT_EQ(job.scaled, std::vector<std::uint32_t>{3});
+    job.scale(workers);  // by a user
+    job.run(8);
+    EXPECT_EQ(job.scaled, std::vector<std::uint32_t>{3}) << workers;
+    EXPECT_EQ(job.facts.wanted, workers);
+  }
 }
 
 TEST(Replanner, NeverGoesBeyondABudget) {
