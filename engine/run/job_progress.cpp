@@ -125,9 +125,9 @@ std::optional<FallBackRecord> JobProgress::fell_back(FallBackRecord reported) {
     return std::nullopt;  // repeated by the follower of a lost shard
   }
   history_.fell_back_at = reported.at;
-  history_.fell_back_to = reported.step;
   reported.undone_steps = history_.fall_back(reported.step, job_.config.global_batch);
   reported.undone_samples = reported.undone_steps * job_.config.global_batch;
+  history_.forget_after(reported.step);
   return reported;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/run/run_history.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <optional>
 
@@ -17,6 +18,7 @@ struct EventReader {
   bool has_restarted = false;
   StateRecord state;
   std::optional<std::uint64_t> received;  // the newest checkpoint that arrived in this directory
+  std::deque<FallBackRecord> fall_backs;  // that undid steps
 
   void read(const json::object& event) {
     const auto kind = field_of<std::string>(event, "kind");
@@ -68,7 +70,9 @@ struct EventReader {
     } else if (kind == FallBackRecord::kKind) {
       const auto fell_back = record_of<FallBackRecord>(event);
       history.fell_back_at = fell_back.at;
-      history.fell_back_to = fell_back.step;
+      if (fell_back.undone_steps > 0) {
+        fall_backs.push_back(fell_back);
+      }
       history.current_step = std::min(history.current_step, fell_back.step);
       state = state.step > fell_back.step ? StateRecord() : state;
       received.reset();
@@ -77,10 +81,19 @@ struct EventReader {
   }
 };
 
-void read_step(RunHistory& history, const StepRecord& record) {
-  const bool again = record.step <= history.last_step && !history.missing.contains(record.step);
-  if (again && history.fell_back_at > 0 && record.step == history.fell_back_to + 1) {
-    (void)history.fall_back(history.fell_back_to, record.samples);
+/// Undoes the steps of the first of these, and removes it.
+void undo_first(RunHistory& history, std::deque<FallBackRecord>& to_come) {
+  const FallBackRecord& first = to_come.front();
+  (void)history.fall_back(first.step, first.undone_samples / first.undone_steps);
+  to_come.pop_front();
+}
+
+/// A step is on record again only if the job fell back before. `to_come`: the times that it did,
+/// after the records so far.
+void read_step(RunHistory& history, const StepRecord& record, std::deque<FallBackRecord>& to_come) {
+  while (!to_come.empty() && record.step <= history.last_step &&
+         !history.missing.contains(record.step)) {
+    undo_first(history, to_come);
   }
   history.add(record);
   if (record.step == history.last_step && !record.digest.empty()) {
@@ -128,7 +141,6 @@ std::uint64_t RunHistory::fall_back(std::uint64_t step, std::uint64_t samples_pe
   samples -= undone;
   undone_samples += undone;
   last_step = current_step = step;
-  forget_after(step);
   return steps;
 }
 
@@ -236,11 +248,14 @@ Result<RunHistory> read_run_history(const std::string& run_dir) {
   TRY(for_each_line(run_dir + "/metrics.jsonl", events.metrics_begin,
                     [&](const json::object& line) {
                       const auto record = record_of<StepRecord>(line);
-                      read_step(history, record);
+                      read_step(history, record, events.fall_backs);
                       if (record.view > history.undone_views) {
                         since_restart = std::max(since_restart, record.step);
                       }
                     }));
+  while (!events.fall_backs.empty()) {  // no step is on record since then
+    undo_first(history, events.fall_backs);
+  }
   (void)for_each_line(run_dir + "/members.jsonl", 0, [&](const json::object& line) {
     if (const auto member = record_of<MemberRecord>(line); member.t >= events.began) {
       history.members.push_back(member);

@@ -36,7 +36,6 @@ struct RunHistory {
   std::uint64_t skipped_steps = 0;   ///< that made no update
   std::uint64_t retried_steps = 0;   ///< that were computed more than once
   std::uint64_t fell_back_at = 0;    ///< FallBackRecord::at; 0 = nothing was undone
-  std::uint64_t fell_back_to = 0;    ///< a step
   double train_seconds = 0;          ///< from the first commit to the last, by the members' clocks
   double data_wait_seconds = 0;
   std::string last_digest;  ///< the newest that is known
@@ -61,7 +60,8 @@ struct RunHistory {
   std::uint64_t undone_views = 0;
   std::uint64_t undone_after = 0;
 
-  /// Undoes the steps after this one. Returns their number.
+  /// Undoes the steps after this one, whose checkpoints and evaluation forget_after() removes.
+  /// Returns their number.
   std::uint64_t fall_back(std::uint64_t step, std::uint64_t samples_per_step);
 
   /// Goes back to the state after this step, the newest that is left. From the present view on the

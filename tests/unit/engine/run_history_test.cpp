@@ -124,7 +124,7 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
     run->metric(metric(step));
   }
   run->event("state", {{"step", 6}, {"digest", "undone"}});
-  run->event("fell_back", object_of(FallBackRecord{24, 3}));
+  run->event("fell_back", object_of(FallBackRecord{24, 3, "", 3, 300}));
   for (const std::uint64_t step : {4, 5}) {
     run->metric(metric(step));
   }
@@ -136,6 +136,33 @@ TEST_F(RunHistoryTest, StepsThatWereUndoneCountOnce) {
   EXPECT_EQ(h.undone_samples, 300u);
   EXPECT_EQ(h.fell_back_at, 24u);
   EXPECT_TRUE(h.missing.empty());
+}
+
+TEST_F(RunHistoryTest, EveryFallBackCounts) {
+  const auto run = start();
+  const auto steps = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t step = first; step <= last; ++step) {
+      run->metric(metric(step));
+    }
+  };
+  steps(1, 6);
+  run->event("fell_back", object_of(FallBackRecord{24, 3, "", 3, 300}));
+  steps(4, 10);
+  run->event("fell_back", object_of(FallBackRecord{52, 8, "", 2, 200}));
+  EXPECT_EQ(history().last_step, 8u) << "and no step is on record since then";
+  EXPECT_EQ(history().current_step, 8u);
+  EXPECT_EQ(history().samples, 800u);
+  EXPECT_EQ(history().undone_samples, 500u);
+  run->event("fell_back", object_of(FallBackRecord{54, 7, "", 1, 100}));
+  steps(8, 12);
+  run->evaluation({12, 0.5, 1.25});
+  run->event("checkpoint", {{"step", 12}, {"detail", "runs/a/step-12"}});
+  EXPECT_TRUE(history().evaluation.has_value());
+  EXPECT_THAT(history().checkpoints, ElementsAre(12));
+  EXPECT_EQ(history().last_step, 12u);
+  EXPECT_EQ(history().samples, 1200u);
+  EXPECT_EQ(history().undone_samples, 600u);
+  EXPECT_TRUE(history().missing.empty());
 }
 
 TEST_F(RunHistoryTest, LostTimeAndMoneyAreOnRecord) {
