@@ -128,6 +128,12 @@ std::optional<FallBackRecord> JobProgress::fell_back(FallBackRecord reported) {
   reported.undone_steps = history_.fall_back(reported.step, job_.config.global_batch);
   reported.undone_samples = reported.undone_steps * job_.config.global_batch;
   history_.forget_after(reported.step);
+  if (newest_received_ && value(*newest_received_) > reported.step) {
+    newest_received_.reset();
+  }
+  if (unsaved_ && unsaved_->step > reported.step) {
+    unsaved_.reset();
+  }
   return reported;
 }
 

@@ -147,5 +147,22 @@ TEST_F(JobProgressTest, AStateIsSavedByACheckpointOfItsStep) {
   EXPECT_FALSE(progress.unsaved_state().has_value());
 }
 
+TEST_F(JobProgressTest, ACheckpointOfUndoneStepsNoLongerCounts) {
+  job_.config.sync = "bsp";
+  JobProgress progress(job_, {});
+  commit(progress, 1, 6);
+  progress.received(received(5));
+  EXPECT_TRUE(progress.checkpointed({6, false, "no space"}));
+  FallBackRecord fell_back;
+  fell_back.at = 7;
+  fell_back.step = 3;
+  ASSERT_TRUE(progress.fell_back(fell_back).has_value());
+  commit(progress, 4, 4);
+  EXPECT_TRUE(progress.checkpointed(written(4)));
+  EXPECT_EQ(progress.last_checkpoint(), "worker's 4");
+  ASSERT_TRUE(progress.unsaved_state().has_value());
+  EXPECT_EQ(progress.unsaved_state()->find("no space"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace mayfly::engine
