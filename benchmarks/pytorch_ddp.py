@@ -10,9 +10,10 @@ as views of the buckets; the caller sets the allocator. Every --checkpoint-every
 FOLDER/checkpoint.pt, from which all workers continue after one was lost, because torchrun starts
 all of them again. --kill STEP:RANK,...: in the i-th start this rank kills itself at that step.
 
-Rank 0 writes FOLDER/result.json at the end: seconds from the first start's first step, those of all
-workers together, test accuracies, samples that were computed more than once, and for each restart
-the milliseconds from the kill to the end of the next step. Exits with 77 where PyTorch is missing.
+Rank 0 writes FOLDER/result.json at the end: seconds from the first start's first step to the end of
+the last step, those of all workers together, test accuracies, samples that were computed more than
+once, and for each restart the milliseconds from the kill to the end of the next step. Exits with 77
+where PyTorch is missing.
 """
 import argparse
 import json
@@ -168,6 +169,8 @@ class Training:
             self.note_restart()
             done = step + 1
             self.state["step"] = done
+            # Mayfly's train_seconds do not contain the evaluation after the last step, either.
+            self.state["trained_s"] = time.time() - self.state["begun"]
             evaluated = self.options.eval_every * self.steps_per_epoch
             if done % evaluated == 0 or done == self.options.steps:
                 self.evaluate()
@@ -176,10 +179,10 @@ class Training:
         if self.rank == 0:
             state = self.state
             result = {"steps": self.options.steps,
-                      "train_seconds": round(time.time() - state["begun"], 3),
+                      "train_seconds": round(state["trained_s"], 3),
                       "samples": self.options.steps * self.options.batch,
                       "test_top1": state["accuracy"][-1][1], "accuracy": state["accuracy"],
-                      "worker_seconds": round(self.world * (time.time() - state["begun"]), 3),
+                      "worker_seconds": round(self.world * state["trained_s"], 3),
                       "recoveries_ms": state["recoveries_ms"],
                       "redone_samples": state["redone_samples"]}
             Path(self.options.folder, "result.json").write_text(json.dumps(result))
