@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -229,13 +228,14 @@ PayloadTarget PsTrainer::target(std::uint32_t shard, bool with_momentum) {
 }
 
 /// Follows new views while it waits, because a server that does not read may be lost.
-void PsTrainer::wait_until_sent() {
+bool PsTrainer::wait_until_sent() {
   while (!clients_->all_sent() && !has_leave_order() && !failed_) {
     clients_->wait(monotonic_now() + kTurn);
     if (has_new_view_.exchange(false)) {
       follow_view();
     }
   }
+  return clients_->all_sent();
 }
 
 void PsTrainer::act(const FlowAction& action) {
@@ -279,7 +279,9 @@ void PsTrainer::adopt(const flow::Adopt& adopted) {
 bool PsTrainer::compute_slice(const MicrobatchSlice& slice) {
   std::vector<std::uint32_t> microbatches(slice.count);
   std::iota(microbatches.begin(), microbatches.end(), slice.first);
-  wait_until_sent();  // the previous slice's sums, which the pool will overwrite
+  if (!wait_until_sent()) {  // the previous slice's sums, which the pool would overwrite
+    return false;
+  }
   parts_.loader.request(slice.step, microbatches);
   parts_.board.enter(elastic::Activity::kCompute, Step{slice.step});
   parts_.pool.begin_step(slice.step, {}, {});
@@ -338,8 +340,7 @@ parameter_server::PushFacts PsTrainer::facts_of(const MicrobatchSlice& slice) co
   facts.samples = static_cast<std::uint32_t>(totals.samples);
   facts.correct = static_cast<std::uint32_t>(totals.correct);
   facts.sample_hash = totals.sample_hash;
-  float loss = 0;
-  std::memcpy(&loss, sums.words().data(), sizeof loss);
+  const auto loss = std::bit_cast<float>(sums.words().front());
   facts.loss = totals.nonfinite > 0 ? std::numeric_limits<double>::quiet_NaN() : loss;
   return facts;
 }
@@ -348,7 +349,7 @@ void PsTrainer::finish() {
   over_ = true;
   recorded_ = Step{parts_.job.total_steps};
   clients_->bye();
-  wait_until_sent();
+  (void)wait_until_sent();
   link_.finished();
 }
 
@@ -444,9 +445,8 @@ void PsTrainer::snapshot(const flow::Snapshot& action) {
     return;  // the flow will order the snapshot again
   }
   ENSURE(value(state->committed) == step, "a snapshot is taken between two steps");
-  const JobConfig& config = parts_.job.config;
   const std::uint64_t every = parts_.job.evaluate_every_steps;
-  if ((is_last && config.evaluate) || (every > 0 && step % every == 0)) {
+  if ((is_last && parts_.job.config.evaluate) || (every > 0 && step % every == 0)) {
     evaluate(*state);
   }
   if (has_leave_order()) {

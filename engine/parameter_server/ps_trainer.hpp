@@ -75,7 +75,8 @@ class PsTrainer {
   void report_unreachable(std::uint32_t shard, parameter_server::ConnectionFault fault);
   [[nodiscard]] parameter_server::PayloadTarget target(std::uint32_t shard, bool with_momentum);
   void act(const parameter_server::FlowAction& action);
-  void wait_until_sent();
+  /// False if an order to leave or a failure has ended the wait.
+  [[nodiscard]] bool wait_until_sent();
   void adopt(const parameter_server::flow::Adopt& adopted);
   void compute(const parameter_server::flow::Compute& action);
   void probe(const parameter_server::flow::Probe& action);

@@ -11,7 +11,9 @@ namespace mayfly::test_support {
 
 class SilentClient final : public elastic::MemberClient {
  public:
-  [[nodiscard]] MemberId id() const override { return MemberId{1}; }
+  explicit SilentClient(MemberId id = MemberId{1}) : id_(id) {}
+
+  [[nodiscard]] MemberId id() const override { return id_; }
   [[nodiscard]] bool joins_late() const override { return is_late; }
   void start(elastic::MemberHandler& /*handler*/) override {}
   void post(elastic::MemberEvent event) override {
@@ -22,6 +24,7 @@ class SilentClient final : public elastic::MemberClient {
   using MemberClient::send_report;
   void send_report(Bytes /*payload*/, Instant /*happened*/) override { ++reports; }
   Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
+    ++store_writes;
     return {};
   }
   Result<Bytes> store_get(ViewId /*view*/, const std::string& /*key*/,
@@ -31,7 +34,11 @@ class SilentClient final : public elastic::MemberClient {
   std::atomic<int> reports = 0;
   std::atomic<int> stops = 0;
   std::atomic<int> requests_to_leave = 0;
+  std::atomic<int> store_writes = 0;
   bool is_late = false;
+
+ private:
+  const MemberId id_;
 };
 
 }  // namespace mayfly::test_support

@@ -1,0 +1,151 @@
+// What a worker of a job with parameter servers does when it, its servers or other workers leave.
+
+#include "engine/parameter_server/ps_trainer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/network/prepare_job.hpp"
+#include "engine/reduction/model_layout.hpp"
+#include "engine/state/starting_state.hpp"
+#include "tests/unit/engine/silent_client.hpp"
+
+namespace mayfly::engine {
+namespace {
+
+constexpr MemberId kWorker{2};
+constexpr MemberId kServer{3};
+constexpr std::uint64_t kViewKey = 7;
+
+/// One worker computes both slices of each step.
+JobConfig job_of_two_slices() {
+  JobConfig config;
+  config.data = "procedural:64";
+  config.global_batch = 16;
+  config.microbatch = 4;
+  config.steps = 4;
+  config.sync = "bsp";
+  config.slices = 2;
+  return config;
+}
+
+elastic::View view_of(std::uint64_t id, std::vector<elastic::ViewMember> members) {
+  elastic::View view;
+  view.id = ViewId{id};
+  view.key = kViewKey;
+  view.members = std::move(members);
+  return view;
+}
+
+elastic::ViewMember worker_with(MemberId id) {
+  return {id, kPsWorkerAddress, {}, 0, 0, {}};
+}
+
+elastic::member_effect::Leave order_to_leave() {
+  elastic::member_effect::Leave leave;
+  leave.reason = elastic::DismissReason::kEvicted;
+  return leave;
+}
+
+/// A worker with one compute thread, without a coordinator.
+class Worker {
+ public:
+  explicit Worker(const std::function<Duration(const ComputePool&)>& delay)
+      : job_(prepare_job(job_of_two_slices()).value()),
+        layout_(layout_of(job_->model)),
+        start_(starting_state(*job_, layout_).value()),
+        loader_(datasets::make_loader(job_->data, loading())),
+        pool_(ComputePool::start(*job_, layout_, *loader_, nullptr, 1).value()),
+        checkpoints_(
+            *job_, "none are written", [](const CheckpointRecord&) {}, nullptr),
+        trainer_({.job = *job_,
+                  .ps = make_ps_job(*job_, layout_, 0).value(),
+                  .layout = layout_,
+                  .loader = *loader_,
+                  .pool = *pool_,
+                  .client = client_,
+                  .checkpoints = checkpoints_,
+                  .board = board_,
+                  .delay = [this, delay] { return delay(*pool_); },
+                  .reach = reach_},
+                 start_.state) {}
+
+  /// Trains until the order to leave.
+  void begin() {
+    thread_ = std::thread([this] { (void)trainer_.run(); });
+  }
+  void leave() {
+    trainer_.link().leave(order_to_leave());
+    thread_.join();
+  }
+  [[nodiscard]] PsLink& link() { return trainer_.link(); }
+  [[nodiscard]] const test_support::SilentClient& client() const { return client_; }
+  [[nodiscard]] const Job& job() const { return *job_; }
+  [[nodiscard]] const ReductionLayout& layout() const { return layout_; }
+  [[nodiscard]] const nn::ModelState& initial() const { return start_.state; }
+  [[nodiscard]] const ComputePool& pool() const { return *pool_; }
+
+ private:
+  static datasets::LoaderOptions loading() {
+    const JobConfig config = job_of_two_slices();
+    datasets::LoaderOptions options;
+    options.global_batch = config.global_batch;
+    options.microbatch = config.microbatch;
+    options.threads = 0;
+    return options;
+  }
+
+  const std::unique_ptr<Job> job_;
+  const ReductionLayout layout_;
+  const StartingState start_;
+  const std::unique_ptr<datasets::Loader> loader_;
+  const std::unique_ptr<ComputePool> pool_;
+  test_support::SilentClient client_{kWorker};
+  CheckpointWriter checkpoints_;
+  elastic::ProgressBoard board_;
+  PeerReach reach_{kServerReach};
+  PsTrainer trainer_;
+  std::thread thread_;
+};
+
+// The rest of a gradient may still be sent after the order to leave, when the worker fetches the
+// state for a checkpoint: the shard would apply it.
+TEST(PsTrainer, ChangesNoGradientThatIsBeingSentWhenItHasToLeave) {
+  std::atomic<bool> pushes = false;
+  Worker worker([&pushes](const ComputePool& pool) -> Duration {
+    if (pool.computed().microbatches == 0) {
+      return {};
+    }
+    pushes = true;
+    pushes.notify_all();
+    return seconds(3600);
+  });
+  Result<std::unique_ptr<PsServer>> made =
+      PsServer::start(worker.job(), worker.layout(), worker.initial(), {0, false});
+  ASSERT_TRUE(made.ok()) << made.error().detail;
+  PsServer& server = *made.value();
+  test_support::SilentClient server_client(kServer);
+  PsLink::Hooks hooks;
+  hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
+  hooks.on_leave = [] {};
+  PsLink server_link(server_client, Step{0}, Step{4}, hooks);
+  server.join(server_client, server_link);
+  const elastic::View view =
+      view_of(1, {worker_with(kWorker), {kServer, server.address(), {}, 0, 0, {}}});
+  server_link.run_view(view);
+  worker.link().run_view(view);
+  worker.begin();
+  pushes.wait(false);
+  worker.leave();
+  EXPECT_EQ(worker.pool().sums().totals().samples, 8) << "the sums of the first slice";
+  server.finish(order_to_leave());
+}
+
+}  // namespace
+}  // namespace mayfly::engine
