@@ -124,7 +124,7 @@ void PsTrainer::follow_view() {
     return;
   }
   seen_ = view->id;
-  if (failed_) {
+  if (failed_ && !has_lost_servers_) {
     return;
   }
   if (const Result<void> known = servers_.follow(*view); !known.ok()) {
@@ -180,9 +180,10 @@ Result<std::unique_ptr<ShardClients>> PsTrainer::connect() {
 
 /// Ends the job, which has lost shards, with a report on the lost updates. Each worker publishes
 /// the newest version of a shard that it knows and its last checkpoint; the first worker reports
-/// the maxima. An update that no worker knows was never acknowledged, so its slice does not count.
+/// the maxima, or that of the next view if it is lost before. An update that no worker knows was
+/// never acknowledged, so its slice does not count.
 void PsTrainer::report_lost_servers(const elastic::View& view) {
-  failed_ = true;
+  failed_ = has_lost_servers_ = true;
   std::vector<MemberId> workers;
   for (const elastic::ViewMember& member : view.members) {
     if (is_worker(member.address)) {

@@ -113,6 +113,7 @@ class PsTrainer {
   std::uint64_t fetched_version_ = 0;              // of the state that was fetched last
   bool over_ = false;
   bool failed_ = false;
+  bool has_lost_servers_ = false;  // that is why it failed; the job has not ended yet
   std::atomic<bool> has_new_view_ = false;
 };
 

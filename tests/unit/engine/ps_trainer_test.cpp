@@ -7,10 +7,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/net/sockets.hpp"
+#include "collectives/tcp/tcp_address.hpp"
 #include "engine/network/prepare_job.hpp"
 #include "engine/reduction/model_layout.hpp"
 #include "engine/state/starting_state.hpp"
@@ -19,6 +22,7 @@
 namespace mayfly::engine {
 namespace {
 
+constexpr MemberId kWorkerBefore{1};
 constexpr MemberId kWorker{2};
 constexpr MemberId kServer{3};
 constexpr std::uint64_t kViewKey = 7;
@@ -51,6 +55,18 @@ elastic::member_effect::Leave order_to_leave() {
   elastic::member_effect::Leave leave;
   leave.reason = elastic::DismissReason::kEvicted;
   return leave;
+}
+
+/// Whether it becomes true before a time that only a test that fails takes.
+bool becomes_true(const std::function<bool()>& holds) {
+  const Instant deadline = monotonic_now() + seconds(20);
+  while (monotonic_now() < deadline) {
+    if (holds()) {
+      return true;
+    }
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 /// A worker with one compute thread, without a coordinator.
@@ -114,6 +130,10 @@ class Worker {
   std::thread thread_;
 };
 
+Duration no_delay(const ComputePool& /*pool*/) {
+  return {};
+}
+
 // The rest of a gradient may still be sent after the order to leave, when the worker fetches the
 // state for a checkpoint: the shard would apply it.
 TEST(PsTrainer, ChangesNoGradientThatIsBeingSentWhenItHasToLeave) {
@@ -145,6 +165,32 @@ TEST(PsTrainer, ChangesNoGradientThatIsBeingSentWhenItHasToLeave) {
   worker.leave();
   EXPECT_EQ(worker.pool().sums().totals().samples, 8) << "the sums of the first slice";
   server.finish(order_to_leave());
+}
+
+TEST(PsTrainer, ReportsLostServersIfTheWorkerThatHadToDoSoIsLost) {
+  const Result<UniqueFd> listener = listen_tcp({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok()) << listener.error().detail;
+  collectives::TcpAddress shard;
+  shard.host = "127.0.0.1";
+  shard.port = bound_endpoint(listener.value().get()).port;
+  const ServerAddress server{0, {to_string(shard)}, {}, false};
+  Worker worker(no_delay);
+  worker.begin();
+  worker.link().run_view(view_of(1, {worker_with(kWorkerBefore),
+                                     worker_with(kWorker),
+                                     {kServer, to_text(server), {}, 0, 0, {}}}));
+  UniqueFd connection;
+  EXPECT_TRUE(becomes_true([&] {
+    connection = accept_one(listener.value().get());
+    return connection.valid();
+  })) << "it connects to the server";
+  worker.link().run_view(view_of(2, {worker_with(kWorkerBefore), worker_with(kWorker)}));
+  EXPECT_TRUE(becomes_true([&] { return worker.client().store_writes == 1; }));
+  const int before = worker.client().reports;
+  worker.link().run_view(view_of(3, {worker_with(kWorker)}));
+  EXPECT_TRUE(becomes_true([&] { return worker.client().reports > before; }))
+      << "nobody else can end the job";
+  worker.leave();
 }
 
 }  // namespace
