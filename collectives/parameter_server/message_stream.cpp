@@ -84,6 +84,7 @@ Result<void> MessageStream::flush() {
       return would_block ? Result<void>() : Result<void>(lost());
     }
     auto left = static_cast<std::size_t>(sent);
+    bytes_sent_ += left;
     while (left > 0) {
       Part& part = queue_.front();
       const std::size_t step = std::min(left, part.bytes.size() - part.sent);

@@ -48,6 +48,8 @@ class MessageStream {
   void release(std::uint64_t through) { released_ = std::max(released_, through); }
   /// Sends as much as the socket accepts. kPeerLost.
   [[nodiscard]] Result<void> flush();
+  /// The bytes that the socket has accepted so far.
+  [[nodiscard]] std::uint64_t bytes_sent() const { return bytes_sent_; }
   /// Copies payloads that are not sent yet, so that their owners may change them.
   void keep_copies();
   /// Removes the messages of this type of which nothing has been sent yet; returns their bytes.
@@ -104,6 +106,7 @@ class MessageStream {
   Bytes* spare_;
   std::deque<Part> queue_;
   std::uint64_t released_ = 0;
+  std::uint64_t bytes_sent_ = 0;
   int to_hand_over_ = -1;
   UniqueFd handed_over_;
   Header header_;

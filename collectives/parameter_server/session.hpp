@@ -95,6 +95,7 @@ class Session {
                   std::span<const float> momentum, std::uint64_t question, std::uint64_t gate);
   void release(std::uint64_t through) { stream_.release(through); }
   void keep_copies() { stream_.keep_copies(); }
+  [[nodiscard]] std::uint64_t bytes_sent() const { return stream_.bytes_sent(); }
 
  private:
   enum class Peer : std::uint8_t { kSilent, kGreeted, kWorker, kLeader };

@@ -125,6 +125,7 @@ struct ShardFacts {
   std::uint64_t bytes_out = 0;
   std::uint64_t bytes_shared = 0;    ///< of both, through memory shared with workers
   std::uint64_t bytes_followed = 0;  ///< sent to the follower
+  std::uint64_t bytes_sent = 0;      ///< that the sockets of its present connections have accepted
   std::map<std::uint64_t, std::uint64_t> staleness;
 };
 

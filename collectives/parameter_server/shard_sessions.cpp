@@ -97,6 +97,10 @@ void ShardSessions::count(ShardFacts& facts) const {
   facts.bytes_in = context_.bytes_in;
   facts.bytes_out = context_.bytes_out;
   facts.bytes_shared = context_.bytes_shared;
+  facts.bytes_sent = 0;
+  for (const auto& session : sessions_) {
+    facts.bytes_sent += session->bytes_sent();
+  }
 }
 
 }  // namespace mayfly::parameter_server

@@ -28,7 +28,11 @@
 namespace mayfly::engine {
 namespace {
 
-constexpr Duration kLinger = seconds(10);  // for workers that still fetch the state
+// A worker that writes the checkpoint of a stopped job fetches the state when this server has its
+// order to leave. The server waits so long without sending any byte, and so long in all (a worker
+// that has no order yet may train on), which is how long the coordinator waits for that checkpoint.
+constexpr Duration kLinger = seconds(10);
+constexpr Duration kLingerMax = seconds(600);
 constexpr Duration kLingerStep = milliseconds(20);
 
 /// Makes step records from the updates of the first shard. The leader sends them. Leader and
@@ -440,9 +444,20 @@ void PsServer::Parts::stop() const {
 
 /// Waits until no worker is connected, because workers may still fetch the state.
 void PsServer::Parts::wait_for_workers() const {
-  const Instant deadline = monotonic_now() + kLinger;
+  const Instant begun = monotonic_now();
+  Instant sent_at = begun;
+  std::uint64_t sent_before = 0;
   const auto is_used = [](const Hosted& own) { return own.shard->has_connections(); };
-  while (std::any_of(hosted.begin(), hosted.end(), is_used) && monotonic_now() < deadline) {
+  while (std::any_of(hosted.begin(), hosted.end(), is_used)) {
+    std::uint64_t sent = 0;
+    for (const Hosted& own : hosted) {
+      sent += own.shard->facts().bytes_sent;
+    }
+    const Instant now = monotonic_now();
+    sent_at = sent != std::exchange(sent_before, sent) ? now : sent_at;
+    if (now - sent_at > kLinger || now - begun > kLingerMax) {
+      return;
+    }
     std::this_thread::sleep_for(kLingerStep);
   }
 }

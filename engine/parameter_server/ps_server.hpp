@@ -42,9 +42,9 @@ class PsServer {
   /// Lets the first shard begin no new step until the next view. Any thread.
   void hold();
   /// To be called after the order to leave, when this process itself has no connection to a shard
-  /// any more. Serves until no worker is connected, for ten seconds at most, sends the shards'
-  /// records, and ends their threads. If this process was evicted or is late (is_late()), it does
-  /// not wait for workers.
+  /// any more. Serves until no worker is connected, or has received anything for ten seconds (ten
+  /// minutes at most), sends the shards' records, and ends their threads. If this process was
+  /// evicted or is late (is_late()), it does not wait for workers.
   void finish(const elastic::member_effect::Leave& leave);
   /// Whether this server joined a running job that already had its servers: its parameters are not
   /// those that the job has trained, and it has asked to leave. Valid after the order to leave.

@@ -68,6 +68,24 @@ TEST(MessageStream, WhatIsUnderWayMayChangeOnceItIsCopied) {
   }
 }
 
+TEST(MessageStream, CountsTheBytesThatTheSocketHasTaken) {
+  StreamEnds ends = socket_pair();
+  MessageStream from(std::move(ends.one), 0);
+  MessageStream to(std::move(ends.other), kManyElements * sizeof(float));
+  const std::vector<float> values(kManyElements);
+  Header header;
+  header.type = MessageType::kState;
+  from.send(header, std::as_bytes(std::span(values)));
+  EXPECT_EQ(from.bytes_sent(), 0U);
+  ASSERT_TRUE(from.flush().ok());
+  ASSERT_TRUE(from.wants_to_send()) << "the socket took it all; nothing is shown";
+  const std::uint64_t before = from.bytes_sent();
+  EXPECT_GT(before, 0U);
+  (void)exchange(from, to);
+  EXPECT_GT(from.bytes_sent(), before);
+  EXPECT_EQ(from.bytes_sent(), kHeaderBytes + kManyElements * sizeof(float));
+}
+
 TEST(MessageStream, WithdrawsWhatHasNotBegunToBeSent) {
   StreamEnds ends = socket_pair();
   MessageStream from(std::move(ends.one), 0);
