@@ -368,8 +368,8 @@ def wrong_settings_start_nothing():
     result, said = code("train", "--cloud-provider", "local")
     expect(result == 2 and "coordinator" in said, said)
     expect(code("cloud", "list")[0] == 2, "no provider named")
-    result, said = code("cloud", "release", "no-such-job", "--cloud-provider", "ssh", "--hosts", "a",
-                        "--ssh", "false")
+    result, said = code("cloud", "release", "no-such-job", "--cloud-provider", "ssh",
+                        "--hosts", "a", "--ssh", "false")
     expect(result == 0 and "nothing is released" in said, f"exit {result}, {said}")
 
 
