@@ -74,10 +74,6 @@ JobPhase Coordinator::phase() const {
   return phase_ == JobPhase::kResuming && knows_no_job ? JobPhase::kStandby : phase_;
 }
 
-bool Coordinator::is_in_charge() const {
-  return !options_.quorum || (has_begun_ && phase_ != JobPhase::kResuming && !quorum_.is_waiting());
-}
-
 bool Coordinator::is_undisturbed() const {
   return phase_ == JobPhase::kRunning && !change_.is_settling();
 }

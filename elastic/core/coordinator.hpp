@@ -68,8 +68,8 @@ class Coordinator {
   [[nodiscard]] const std::optional<View>& view() const { return membership_.view(); }
   [[nodiscard]] std::vector<MemberStatus> members() const;
   [[nodiscard]] JobPhase phase() const;
-  /// True if this coordinator decides for the job. With a quorum it does not while it waits for the
-  /// members of the last view, which may obey another coordinator.
+  /// True if this coordinator decides for the job, or has until its end. With a quorum it does not
+  /// while it waits for the members of the last view, which may obey another coordinator.
   [[nodiscard]] bool is_in_charge() const;
   /// True if absent members may return to their places, or if their deaths may count: until the
   /// next view has a quorum. Then messages of their sentinels are accepted, too.
@@ -167,6 +167,8 @@ class Coordinator {
 
   JobPhase phase_ = JobPhase::kWaiting;  // never kStandby, which only phase() returns
   bool has_begun_ = false;
+  bool offers_checkpoint_ = false;        // members have left to join again with one
+  bool ended_in_charge_ = false;          // is_in_charge() when the job ended
   std::optional<ViewId> view_on_record_;  // the last view in the view log
   Instant now_;  // instant of the event that is being handled; outbox_ is also of that event
   Outbox outbox_;

@@ -6,6 +6,23 @@
 
 namespace mayfly::elastic {
 
+/// With a quorum, absent members may obey another coordinator, which is then in charge of the job
+/// and of the servers on which they run. Members that were asked to join again with a checkpoint
+/// are absent for a moment, but have consented.
+bool Coordinator::is_in_charge() const {
+  if (!options_.quorum) {
+    return true;
+  }
+  if (phase_ == JobPhase::kEnded) {
+    return ended_in_charge_;
+  }
+  if (!has_begun_ || phase_ == JobPhase::kResuming || quorum_.is_waiting()) {
+    return false;
+  }
+  const bool has_members = phase_ == JobPhase::kRunning || phase_ == JobPhase::kStopping;
+  return has_members || offers_checkpoint_ || !quorum_.lack(membership_);
+}
+
 void Coordinator::begin() {
   if (options_.standby) {
     if (term_.job() != 0) {  // an earlier coordinator has led in the recorded incarnation
@@ -25,6 +42,7 @@ void Coordinator::begin() {
 void Coordinator::collect() {
   const bool waits = membership_.view() || options_.standby || end_.has_ended_before();
   phase_ = waits ? JobPhase::kResuming : JobPhase::kWaiting;
+  offers_checkpoint_ = false;
   returns_.begin(now_);
   quorum_.asked_again();
   quota_.met();

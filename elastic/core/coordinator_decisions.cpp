@@ -223,6 +223,7 @@ void Coordinator::offer_checkpoint() {
     outbox_.note("left", candidate.first, why);
     dismiss(candidate.first, {DismissReason::kEvicted, false, why, true});
   }
+  offers_checkpoint_ = true;
   wait(why);
 }
 
@@ -252,6 +253,7 @@ void Coordinator::publish() {
   const std::optional<View> before = membership_.enter(view, now_, outbox_);
   store_.clear();
   phase_ = JobPhase::kRunning;
+  offers_checkpoint_ = false;
   speeds_.view_began();
   quota_.met();
   quorum_.found();
@@ -271,6 +273,7 @@ void Coordinator::end(const JobEnd::Ending& ending) {
   }
   const std::optional<MemberId> writer =
       ending.with_checkpoint ? holder_of_newest_state(membership_) : std::optional<MemberId>{};
+  ended_in_charge_ = end_.has_ended_before() || is_in_charge();
   for (const auto& [id, peer] : membership_.peers()) {
     if (peer.phase() != Peer::Phase::kDismissed) {
       dismiss(id, {reason_of(ending.outcome), id == writer, ending.detail});

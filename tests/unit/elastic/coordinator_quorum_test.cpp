@@ -52,6 +52,50 @@ TEST(CoordinatorQuorum, ADeathThatIsToldAfterTheConnectionBrokeCounts) {
   EXPECT_FALSE(without.coordinator.awaits_members());
 }
 
+/// All connections broke at once, because of the coordinator's network or because it was suspended.
+/// If its members train under a standby, their servers are the standby's to replace and to release.
+TEST(CoordinatorQuorum, IsNotInChargeWhenAllMembersMayObeyAnotherCoordinator) {
+  CoordinatorOptions options = quorum_options();
+  options.initial_workers = 3;
+  options.min_workers_timeout = seconds(5);
+  CoordinatorHarness job(options);
+  for (int i = 0; i < 3; ++i) {
+    (void)job.join();
+  }
+  EXPECT_TRUE(job.coordinator.is_in_charge());
+  lose(job, {k1, k2, k3});
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+  EXPECT_FALSE(job.coordinator.is_in_charge());
+  job.pass(seconds(6), {});
+  EXPECT_EQ(job.outcome(), Outcome::kTooFewWorkers);
+  EXPECT_FALSE(job.coordinator.is_in_charge());
+}
+
+TEST(CoordinatorQuorum, IsNotInChargeOfAPausedJobWithoutMembers) {
+  CoordinatorHarness job = primary(2);
+  job.give(coordinator_event::PauseAsked{true});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  ASSERT_EQ(job.coordinator.phase(), JobPhase::kPaused);
+  EXPECT_TRUE(job.coordinator.is_in_charge());
+  lose(job, {k1, k2});
+  EXPECT_FALSE(job.coordinator.is_in_charge());
+}
+
+TEST(CoordinatorQuorum, IsInChargeWithoutMembersIfAMajorityIsDeadOrTheJobIsDone) {
+  CoordinatorHarness job = primary(3);
+  lose(job, {k1, k2, k3});
+  for (const MemberId dead : {k2, k3}) {
+    job.give(coordinator_event::SentinelReport{dead, "died", true, Incarnation{1}, kJob});
+  }
+  EXPECT_TRUE(job.coordinator.is_in_charge());
+  CoordinatorHarness done = primary(2);
+  done.finished(k1, 2);
+  done.finished(k2, 2);
+  ASSERT_EQ(done.outcome(), Outcome::kDone);
+  EXPECT_TRUE(done.coordinator.is_in_charge());
+}
+
 /// The coordinator was suspended, for example by a slow disk. The third member has returned
 /// meanwhile.
 TEST(CoordinatorQuorum, NobodyIsSentAwayBecauseTheCoordinatorItselfStoodStill) {
