@@ -86,7 +86,7 @@ class ReturnWatch {
                                                           const Membership& membership);
 
 /// Why a member that has an id is not readmitted; nothing if it is. It must not have a peer any
-/// more.
+/// more, unless it is of another job.
 [[nodiscard]] std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
                                                          std::uint32_t workers_max,
                                                          const Term& term,

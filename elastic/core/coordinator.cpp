@@ -186,7 +186,9 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
 void Coordinator::on_member_connected_again(const coordinator_event::WorkerConnected& event) {
   const Hello& hello = event.hello;
   const MemberId id = hello.member;
-  if (membership_.find(id) != nullptr) {  // messages on its old connection may be lost
+  // A worker of an earlier job at this address has the same token, and perhaps a member's id.
+  const bool is_ours = !term_.is_of_another_job(hello);
+  if (is_ours && membership_.find(id) != nullptr) {  // messages on its old connection may be lost
     lose(id, "it has connected again", false);
   }
   if (const auto refused =

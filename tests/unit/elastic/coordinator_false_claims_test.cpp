@@ -152,6 +152,24 @@ TEST_F(FalseClaims, WhoWasEvictedDoesNotTakeItsPlaceAgain) {
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().back().refusal, Refusal::kEvicted);
 }
 
+/// It looks for its coordinator at the same address, where the same token is used again.
+TEST_F(FalseClaims, AWorkerOfAnotherJobIsNotTakenForTheMemberWithItsId) {
+  Hello hello;
+  hello.member = a;
+  hello.job = job.coordinator.job() + 1;
+  hello.incarnation = Incarnation{1};
+  hello.author = hello.job;
+  for (const bool joins_again : {false, true}) {
+    hello.joins_again = joins_again;
+    job.give(coordinator_event::WorkerConnected{99, hello});
+  }
+  const auto refused = job.all<coordinator_effect::Refuse>();
+  ASSERT_EQ(refused.size(), 2u);
+  EXPECT_EQ(refused.back().refusal, Refusal::kElsewhere);
+  EXPECT_FALSE(job.noted("lost"));
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kRunning);
+}
+
 TEST_F(FalseClaims, WhoIsKeptFromFinishingByALossIsNotBlamed) {
   job.finished(a, 6);
   job.give(coordinator_event::ConnectionLost{c, "killed"});  // in what follows the last step
