@@ -108,6 +108,10 @@ class Server final : public CoordinatorServer, private SessionOwner {
   [[nodiscard]] bool accepts_sentinel_of(MemberId member) const {
     return sessions_.has_worker(member) || (core_ && core_->awaits_members());
   }
+  /// The sentinel of a worker of an earlier job, whose id may be that of a member of this one.
+  [[nodiscard]] bool is_of_another_job(const Hello& hello) const {
+    return core_ && core_->job() != 0 && hello.job != core_->job();
+  }
   void count_report(std::uint64_t session);
   void confirm_reports();
   void beat(Instant now);
@@ -232,7 +236,7 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (!accepts_sentinel_of(hello.member)) {
+      if (is_of_another_job(hello) || !accepts_sentinel_of(hello.member)) {
         return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
       }
       sessions_.admit(id, SessionStage::kSentinel, hello.member);

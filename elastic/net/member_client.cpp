@@ -177,7 +177,8 @@ Client::Client(MemberClientOptions options, std::size_t endpoint, OpenSession se
     options_.sentinel->adopt(session.welcome.incarnation, session.welcome.author);
   }
   if (options_.sentinel != nullptr) {
-    options_.sentinel->arm(options_.endpoints, endpoint, options_.token, welcome_.member);
+    options_.sentinel->arm(options_.endpoints, endpoint, options_.token, welcome_.member,
+                           welcome_.job);
   }
   connect(endpoint, std::move(session.fd));
   schedule_beat();

@@ -60,7 +60,7 @@ class ForkedSentinel final : public Sentinel {
   ~ForkedSentinel() override;
 
   void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
-           MemberId self) override;
+           MemberId self, std::uint64_t job) override;
   void follow(std::size_t connected) override;
   /// If the worker dies between the two stores, the new author is reported with an old incarnation.
   /// The new coordinator does not count such a report, because its own incarnation is higher.
@@ -78,7 +78,7 @@ class ForkedSentinel final : public Sentinel {
 };
 
 void ForkedSentinel::arm(const std::vector<std::string>& endpoints, std::size_t connected,
-                         ByteSpan token, MemberId self) {
+                         ByteSpan token, MemberId self, std::uint64_t job) {
   if (!shared_->armed.load()) {
     ENSURE(!endpoints.empty() && endpoints.size() <= kEndpointsMax, "checked with the settings");
     ENSURE(token.size() <= sizeof(shared_->token), "a token is short");
@@ -90,6 +90,7 @@ void ForkedSentinel::arm(const std::vector<std::string>& endpoints, std::size_t 
     std::copy(token.begin(), token.end(), shared_->token);
     shared_->token_bytes = token.size();
   }
+  shared_->job.store(job);
   shared_->self.store(value(self));
   follow(connected);
   shared_->armed.store(true);

@@ -25,13 +25,13 @@ class Sentinel {
  public:
   /// Tells the sentinel that this is a normal end, not a death, and waits for its exit.
   virtual ~Sentinel() = default;
-  /// Tells the sentinel its worker's member id and the job's coordinators: `endpoints` (1 to
-  /// kEndpointsMax), of which the worker is connected to the one at index `connected`. From then on
-  /// the sentinel keeps a connection of its own to that one, sends heartbeats and reports the
-  /// worker's death. To be called again when the worker has become a new member; endpoints and
-  /// token stay those of the first call.
+  /// Tells the sentinel its worker's member id, the job (Welcome::job) and the job's coordinators:
+  /// `endpoints` (1 to kEndpointsMax), of which the worker is connected to the one at index
+  /// `connected`. From then on the sentinel keeps a connection of its own to that one, sends
+  /// heartbeats and reports the worker's death. To be called again when the worker has become a new
+  /// member; endpoints and token stay those of the first call.
   virtual void arm(const std::vector<std::string>& endpoints, std::size_t connected, ByteSpan token,
-                   MemberId self) = 0;
+                   MemberId self, std::uint64_t job) = 0;
   /// The worker has a new connection, to the endpoint with this index; the sentinel connects to it,
   /// too.
   virtual void follow(std::size_t connected) = 0;

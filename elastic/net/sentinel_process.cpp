@@ -126,6 +126,7 @@ class Link {
     Hello hello;
     hello.role = Role::kSentinel;
     hello.member = MemberId{shared_.self.load()};
+    hello.job = shared_.job.load();
     const ByteSpan token(shared_.token, shared_.token_bytes);
     const Instant deadline = monotonic_now() + kConnectTimeout;
     Result<OpenSession> session =

@@ -23,7 +23,8 @@ struct SentinelShared {
   std::atomic<bool> ended_well{false};  ///< the worker's end is not a death
   std::atomic<bool> gave_up{false};     ///< it takes part no longer, and has not ended
   ProgressBoard board;
-  std::atomic<std::uint64_t> self{0};         ///< MemberId
+  std::atomic<std::uint64_t> job{0};          ///< the job in which it has this id:
+  std::atomic<std::uint64_t> self{0};         ///< MemberId; stored after the job
   std::atomic<std::uint64_t> incarnation{0};  ///< the highest that the member has accepted
   std::atomic<std::uint64_t> author{0};       ///< its coordinator process; stored before it
   std::atomic<std::uint32_t> connected{0};    ///< the endpoint that the worker is connected to

@@ -251,6 +251,20 @@ TEST_F(SentinelTest, ReportsNoDeathToACoordinatorThatRefusesIt) {
   EXPECT_LE(coordinator.refused() - before, 10);
 }
 
+// A worker of an earlier job dies while it looks for its coordinator at the same address, where the
+// same token is used again.
+TEST_F(SentinelTest, OfAnotherJobReportsNoDeathOfTheMemberWithTheSameId) {
+  const auto member = job_->add_worker();
+  ASSERT_EQ(member->id(), MemberId{1});
+  job_->observer().wait_for_view({member->id()});
+  const ToyProcess toy = start_worker("foreign");
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGKILL).ok());
+  wait_until([&] { return has_ended(toy.sentinel_pid); }, "the sentinel's end");
+  for (const auto& timed : job_->observer().seen().notes) {
+    EXPECT_NE(timed.note.kind, "lost") << timed.note.detail;
+  }
+}
+
 TEST_F(SentinelTest, IsSmallAndHoldsNoDescriptorOfItsWorker) {
   const ToyProcess toy = start_worker("serve", 64);
   for (const std::string& each : descriptors_of(toy.sentinel_pid)) {

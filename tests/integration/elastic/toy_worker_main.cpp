@@ -5,6 +5,7 @@
 //        hang: its trainer makes no progress in an update
 //        alone: like serve, without a sentinel
 //        stray: like serve, but the worker is no member of the job. Its sentinel assumes it is one
+//        foreign: the same, and the worker has the id of the first member, but in another job
 
 #include <unistd.h>
 
@@ -41,10 +42,11 @@ int run(char** arguments) {
   if (mode != "alone") {
     sentinel = fork_sentinel().value();
   }
-  if (mode == "stray") {
-    constexpr MemberId kFormer{13};
-    sentinel->arm({arguments[1]}, 0, read_token_file(arguments[2]).value(), kFormer);
-    say_who_is_here(sentinel.get(), kFormer);
+  if (mode == "stray" || mode == "foreign") {
+    constexpr std::uint64_t kJob = 4711;
+    const MemberId former{mode == "stray" ? 13U : 1U};
+    sentinel->arm({arguments[1]}, 0, read_token_file(arguments[2]).value(), former, kJob);
+    say_who_is_here(sentinel.get(), former);
     while (true) {
       ::pause();
     }

@@ -13,7 +13,8 @@ namespace mayfly::cli {
 /// A sentinel without a process.
 class NoSentinel final : public elastic::Sentinel {
  public:
-  void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId) override {}
+  void arm(const std::vector<std::string>&, std::size_t, ByteSpan, MemberId,
+           std::uint64_t) override {}
   void follow(std::size_t) override {}
   void adopt(Incarnation, std::uint64_t) override {}
   void give_up() override {}
