@@ -28,7 +28,7 @@ constexpr std::size_t kStoreValueBytesMax = 1u << 20;
 constexpr std::size_t kReportBytesMax = 3u << 20;
 constexpr std::size_t kReplyBytesMax = 8u << 20;  // the status of kMembersMax members
 constexpr std::size_t kViewMemberBytesMin = 29;
-constexpr std::size_t kViewBaseBytesMin = 12;
+constexpr std::size_t kViewBaseBytesMin = 20;
 
 // Each microbatch has one owner, so all sets of a view together have fewer runs than the step has
 // microbatches.
@@ -163,6 +163,7 @@ void fields(auto& io, Is<ViewMember> auto& m) {
 void fields(auto& io, Is<ViewBase> auto& m) {
   io.plain(m.id);
   io.list(m.members, kMembersMax, sizeof(MemberId), [&io](auto& member) { io.plain(member); });
+  io.require(!m.members.empty());
 }
 
 /// Ranks of members with work, each once, and never the source; empty in a view with observers.

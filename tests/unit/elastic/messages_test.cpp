@@ -202,6 +202,18 @@ TEST(Messages, AnObserverWithWorkIsRefused) {
   EXPECT_FALSE(decode(bytes).ok());
 }
 
+// A majority of nobody cannot be counted.
+TEST(Messages, AnOlderViewWithoutMembersIsRefused) {
+  View view = example_view();
+  view.bases = {{ViewId{3}, {MemberId{1}}}};
+  Bytes bytes = encode(NewView{view});
+  ASSERT_TRUE(decode(bytes).ok());
+  EXPECT_EQ(std::get<NewView>(decode(bytes).value()).view, view);
+  bytes.resize(bytes.size() - sizeof(MemberId));
+  bytes.at(bytes.size() - sizeof(std::uint32_t)) = std::byte{0};  // the number of its members
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
 TEST(Messages, SpeedsThatAreNotNumbersAreRefused) {
   const float mark = 1234.5F;
   for (const Progress& progress :
