@@ -195,14 +195,16 @@ std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
 std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
                                            std::uint32_t workers_max, const Term& term,
                                            const Membership& membership) {
+  // First, because that job goes on, whatever the settings of this one are: a final refusal would
+  // end a member that trains, and its state would be lost.
+  if (term.is_of_another_job(hello)) {
+    return Refused{"this coordinator leads another job", Refusal::kElsewhere};
+  }
   if (auto reason = reason_to_refuse(hello, phase, workers_max, term, membership)) {
     return Refused{std::move(*reason), Refusal::kFinal};
   }
   if (is_impossible(hello)) {
     return Refused{"no job has such a member", Refusal::kFinal};
-  }
-  if (term.is_of_another_job(hello)) {
-    return Refused{"this coordinator leads another job", Refusal::kElsewhere};
   }
   if (hello.joins_again) {  // with its former id, because a quorum may need its vote
     return std::nullopt;

@@ -78,6 +78,9 @@ TEST_F(Admission, MembersOfAnotherJobAreSentElsewhere) {
   Hello other = member(k1, 1);
   other.job = kAdmittingJob + 1;
   EXPECT_EQ(turned_away(other, JobPhase::kResuming), Refusal::kElsewhere);
+  EXPECT_EQ(turned_away(other, JobPhase::kEnded), Refusal::kElsewhere) << "its own job goes on";
+  other.fingerprint = {{"seed", "2"}};
+  EXPECT_EQ(turned_away(other, JobPhase::kRunning), Refusal::kElsewhere);
   Hello impossible = member(MemberId{id_base(Incarnation{9}) + 1}, 1);
   EXPECT_EQ(turned_away(impossible, JobPhase::kResuming), Refusal::kFinal);
 }
