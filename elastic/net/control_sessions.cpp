@@ -166,8 +166,11 @@ void ControlSessions::handle_hello(Held& session, Message message) {
   if (hello == nullptr) {
     return turn_away(session, std::string("unexpected ") + name_of(message));
   }
+  // A member of a job that has lost its coordinator trains on, and looks for it at this address. It
+  // is not refused for good here: it would end without having saved its state.
+  const bool is_member = hello->role == Role::kWorker && hello->member != MemberId{};
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
-    return refuse(session.id, Refused{*reason});
+    return refuse(session.id, {*reason, is_member ? Refusal::kElsewhere : Refusal::kFinal});
   }
   session.place.address = hello->address;
   session.place.name = printable(hello->host);
@@ -175,8 +178,9 @@ void ControlSessions::handle_hello(Held& session, Message message) {
   if (session.is_awaited) {
     session.who = "the worker on " + session.place.name + " (process " +
                   std::to_string(hello->pid) + ", " + session.who + ")";
-    if (auto reason = reason_out_of_reach(session.place, worker_places())) {
-      return refuse(session.id, Refused{*std::move(reason)});
+    if (const auto reason =
+            is_member ? std::nullopt : reason_out_of_reach(session.place, worker_places())) {
+      return refuse(session.id, Refused{*reason});
     }
   }
   owner_.on_hello(session, std::move(*hello));

@@ -41,7 +41,7 @@ class SessionOwner {
  public:
   virtual ~SessionOwner() = default;
   /// An unauthenticated connection proved that it knows the token, and is within reach of the
-  /// members if it is a worker. The owner admits or refuses it, now or later.
+  /// members if it is a new worker. The owner admits or refuses it, now or later.
   virtual void on_hello(const Session& session, Hello hello) = 0;
   /// A message of an admitted session.
   virtual void on_session_message(const Session& session, Message message) = 0;

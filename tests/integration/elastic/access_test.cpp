@@ -6,7 +6,9 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <thread>
+#include <variant>
 
 #include "base/net/sockets.hpp"
 #include "base/random.hpp"
@@ -61,6 +63,20 @@ TEST_F(Access, AWrongTokenIsRefusedAndTold) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kRefused);
   EXPECT_EQ(refused.error().detail, "wrong token");
+}
+
+// It has lost its coordinator, and must not end because another job was started at that address.
+TEST_F(Access, AMemberWithAnotherTokenMayLookForItsCoordinatorOn) {
+  const auto refusal = [this](MemberId member) -> std::optional<Refusal> {
+    Hello hello;
+    hello.member = member;
+    const Result<Answer> answer =
+        ask_for_admission(job_.endpoint(), make_token(), hello, monotonic_now() + kHangBound);
+    const auto* refused = answer.ok() ? std::get_if<Refused>(&answer.value().verdict) : nullptr;
+    return refused == nullptr ? std::nullopt : std::optional(refused->refusal);
+  };
+  EXPECT_EQ(refusal(worker_->id()), Refusal::kElsewhere);
+  EXPECT_EQ(refusal(MemberId{}), Refusal::kFinal);
 }
 
 TEST_F(Access, AnOperatorWithAWrongTokenIsRefused) {
