@@ -167,8 +167,10 @@ void ControlSessions::handle_hello(Held& session, Message message) {
     return turn_away(session, std::string("unexpected ") + name_of(message));
   }
   // A member of a job that has lost its coordinator trains on, and looks for it at this address. It
-  // is not refused for good here: it would end without having saved its state.
-  const bool is_member = hello->role == Role::kWorker && hello->member != MemberId{};
+  // is not refused for good here: it would end without having saved its state. Nor is its sentinel,
+  // which would end the worker if that did not move for a while.
+  const bool may_be_member = hello->role == Role::kWorker || hello->role == Role::kSentinel;
+  const bool is_member = may_be_member && hello->member != MemberId{};
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
     return refuse(session.id, {*reason, is_member ? Refusal::kElsewhere : Refusal::kFinal});
   }

@@ -236,7 +236,10 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (is_of_another_job(hello) || !accepts_sentinel_of(hello.member)) {
+      if (is_of_another_job(hello)) {
+        return sessions_.refuse(id, {"this coordinator leads another job", Refusal::kElsewhere});
+      }
+      if (!accepts_sentinel_of(hello.member)) {
         return sessions_.refuse(id, Refused{fmt::format("no member {}", value(hello.member))});
       }
       sessions_.admit(id, SessionStage::kSentinel, hello.member);

@@ -14,6 +14,7 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/net/sockets.hpp"
@@ -91,16 +92,16 @@ class Link {
     }
     return fd_.valid();
   }
-  /// The coordinator does not accept this process as the sentinel of a member any more.
+  /// The job's coordinator does not accept this process as the sentinel of a member any more.
   [[nodiscard]] bool refused() const { return refused_; }
   /// Sends the last message to this coordinator, over the connection if there is one. True also if
-  /// the coordinator refuses this process: then it is in charge, the worker is no member of its
-  /// job, and it needs no report.
+  /// the coordinator refuses this process: then the worker is no member of its job, and it needs no
+  /// report.
   bool send_last(std::size_t endpoint, const Message& message) {
     const bool is_connected = fd_.valid() && endpoint == endpoint_ && !peer_closed();
     if (!is_connected) {
       connect(endpoint);
-      if (refused_) {
+      if (unwelcome_) {
         return true;
       }
     }
@@ -129,13 +130,15 @@ class Link {
     hello.job = shared_.job.load();
     const ByteSpan token(shared_.token, shared_.token_bytes);
     const Instant deadline = monotonic_now() + kConnectTimeout;
-    Result<OpenSession> session =
-        open_session(shared_.endpoints[endpoint], token, std::move(hello), deadline);
-    refused_ = !session.ok() && session.error().code == Errc::kRefused;
-    if (session.ok()) {
-      fd_ = std::move(session.value().fd);
+    Result<Answer> answer =
+        ask_for_admission(shared_.endpoints[endpoint], token, std::move(hello), deadline);
+    const auto* refused = answer.ok() ? std::get_if<Refused>(&answer.value().verdict) : nullptr;
+    unwelcome_ = refused != nullptr || (!answer.ok() && answer.error().code == Errc::kRefused);
+    refused_ = refused != nullptr && refused->refusal == Refusal::kFinal;
+    if (answer.ok() && refused == nullptr) {
+      fd_ = std::move(answer.value().fd);
     } else {
-      next_try_ = monotonic_now() + (refused_ ? kRefusedRetryDelay : kRetryDelay);
+      next_try_ = monotonic_now() + (unwelcome_ ? kRefusedRetryDelay : kRetryDelay);
     }
   }
   bool send_now(const Message& message) {
@@ -157,7 +160,8 @@ class Link {
   std::size_t endpoint_ = 0;
   std::uint32_t connections_ = 0;  // number of worker's connections that this process has followed
   Instant next_try_;
-  bool refused_ = false;
+  bool unwelcome_ = false;  // by a coordinator that answers, perhaps of another job
+  bool refused_ = false;    // by the job's coordinator, for good
 };
 
 /// Checks whether the worker's process is stopped (SIGSTOP): then it is alive but does nothing.

@@ -67,16 +67,18 @@ TEST_F(Access, AWrongTokenIsRefusedAndTold) {
 
 // It has lost its coordinator, and must not end because another job was started at that address.
 TEST_F(Access, AMemberWithAnotherTokenMayLookForItsCoordinatorOn) {
-  const auto refusal = [this](MemberId member) -> std::optional<Refusal> {
+  const auto refusal = [this](Role role, MemberId member) -> std::optional<Refusal> {
     Hello hello;
+    hello.role = role;
     hello.member = member;
     const Result<Answer> answer =
         ask_for_admission(job_.endpoint(), make_token(), hello, monotonic_now() + kHangBound);
     const auto* refused = answer.ok() ? std::get_if<Refused>(&answer.value().verdict) : nullptr;
     return refused == nullptr ? std::nullopt : std::optional(refused->refusal);
   };
-  EXPECT_EQ(refusal(worker_->id()), Refusal::kElsewhere);
-  EXPECT_EQ(refusal(MemberId{}), Refusal::kFinal);
+  EXPECT_EQ(refusal(Role::kWorker, worker_->id()), Refusal::kElsewhere);
+  EXPECT_EQ(refusal(Role::kSentinel, worker_->id()), Refusal::kElsewhere);
+  EXPECT_EQ(refusal(Role::kWorker, MemberId{}), Refusal::kFinal);
 }
 
 TEST_F(Access, AnOperatorWithAWrongTokenIsRefused) {
