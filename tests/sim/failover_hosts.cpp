@@ -97,7 +97,11 @@ void FailoverWorld::tick(std::size_t index, std::uint64_t life) {
   if (!hosts_[index]->core || hosts_[index]->life != life) {
     return;
   }
-  give(index, coordinator_event::Tick{});
+  if (const Duration rest = suspension_of(index); rest > Duration::zero()) {
+    after(rest, [this, index, life] { tick(index, life); });
+    return;
+  }
+  handle(index, coordinator_event::Tick{});
   after(hosts_[index]->clock.real(kTick), [this, index, life] { tick(index, life); });
 }
 
@@ -159,7 +163,29 @@ void FailoverWorld::append(Host& host, const coordinator_effect::Append& append,
   }
 }
 
+/// Now, or when the suspended coordinator continues and reads what has arrived, in that order.
+void FailoverWorld::when_read(std::size_t index, std::function<void()> what) {
+  const Duration rest = suspension_of(index);
+  if (rest == Duration::zero()) {
+    what();
+    return;
+  }
+  after(rest, [this, index, life = hosts_[index]->life, what = std::move(what)] {
+    if (hosts_[index]->life == life) {
+      what();
+    }
+  });
+}
+
 void FailoverWorld::give(std::size_t index, CoordinatorEvent event) {
+  if (suspension_of(index) == Duration::zero()) {
+    handle(index, event);
+  } else {
+    when_read(index, [this, index, event = std::move(event)] { handle(index, event); });
+  }
+}
+
+void FailoverWorld::handle(std::size_t index, const CoordinatorEvent& event) {
   Host& host = *hosts_[index];
   if (!host.core || host.has_ended) {
     return;
@@ -311,11 +337,12 @@ void FailoverWorld::note(std::size_t index, const coordinator_effect::Note& note
   result_.undone += note.kind == "restarted" ? 1 : 0;
   if (note.kind == "evicted") {
     const bool has_cuts = result_.cuts > 0;
-    evictions_.on_evicted(*note.member, note.detail,
-                          {.links_broke = has_cuts,
-                           .stood_still = has_cuts,
-                           .was_unheard = has_cuts || result_.crashes > 0,
-                           .brought_state = !workers_[worker_of_.at(*note.member)]->has_state});
+    evictions_.on_evicted(
+        *note.member, note.detail,
+        {.links_broke = has_cuts,
+         .stood_still = has_cuts,
+         .was_unheard = has_cuts || result_.crashes > 0 || result_.suspensions > 0,
+         .brought_state = !workers_[worker_of_.at(*note.member)]->has_state});
   }
   result_.resumed += is_in_charge ? 1 : 0;
   result_.takeovers += is_in_charge && index > 0 ? 1 : 0;
@@ -362,7 +389,9 @@ void FailoverWorld::to_host(std::size_t index, const Message& message) {
       ENSURE(decoded.ok(), "what we encode can be decoded");
       Message told = std::move(decoded).value();
       auto* resume = std::get_if<Resume>(&told);
-      links_[index].has_told_state |= resume != nullptr || std::holds_alternative<Ready>(told);
+      if (resume != nullptr || std::holds_alternative<Ready>(told)) {
+        when_read(arrived.host, [this, index] { links_[index].has_told_state = true; });
+      }
       if (resume != nullptr && resume->view && resume->last &&
           scenario_.broken == BrokenCore::kForgetsCommits) {
         resume->committed = resume->last->committed = resume->view->committed;

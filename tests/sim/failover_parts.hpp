@@ -22,6 +22,7 @@ struct FailoverWorld::Host {
   bool ends_again = false;  // according to its log the job had ended before
   bool leads = false;       // it has members in a view
   Instant last_led;
+  Instant suspended_until;
 };
 
 struct FailoverWorld::Link {

@@ -108,7 +108,8 @@ void FailoverWorld::connect(std::size_t index) {
     }
     const std::size_t host = worker.address;
     const std::size_t node = node_of_worker(index);
-    if (!hosts_[host]->core || is_cut(node, host) || is_cut(host, node)) {
+    const bool answers = hosts_[host]->core && suspension_of(host) == Duration::zero();
+    if (!answers || is_cut(node, host) || is_cut(host, node)) {
       reconnect(index, queue_.now() - worker.lost_at > kFailoverAfter);
       return;
     }

@@ -12,6 +12,8 @@ using namespace elastic;
 namespace {
 
 constexpr Duration kBound = seconds(90);
+constexpr Duration kSuspensionMin = milliseconds(200);
+constexpr Duration kCoordinatorSilenceMax = seconds(2);  // then its members look for another one
 
 Duration draw_between(RandomStream& random, Duration least, Duration most) {
   const auto width = static_cast<std::uint64_t>((most - least).count());
@@ -86,6 +88,9 @@ FailoverScenario draw_failover(std::uint64_t seed) {
     scenario.join_every = Duration::zero();
     scenario.min_workers_timeout = draw_between(random, milliseconds(500), seconds(4));
   }
+  if (scenario.standbys > 0 && random.below(4) == 0) {
+    scenario.suspend_every = draw_between(random, milliseconds(500), seconds(5));
+  }
   return scenario;
 }
 
@@ -123,6 +128,7 @@ std::vector<std::pair<std::string, std::uint64_t>> FailoverResult::counts() cons
           {"times in charge", resumed},
           {"of them standbys", takeovers},
           {"cuts", cuts},
+          {"suspensions", suspensions},
           {"records that did not fit", unwritten},
           {"rejoined", rejoins},
           {"commits undone", undone},
@@ -136,8 +142,8 @@ std::string describe(const FailoverScenario& s) {
          ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
          ms("join", s.join_every) + ms("disk_full", s.disk_full_every) +
          ms("pause", s.pause_every) + ms("notice", s.notice_every) +
-         (s.loses_log_tails ? " loses_log_tails" : "") + (s.crash_on_view ? " crash_on_view" : "") +
-         (s.crash_on_return ? " crash_on_return" : "") +
+         ms("suspend", s.suspend_every) + (s.loses_log_tails ? " loses_log_tails" : "") +
+         (s.crash_on_view ? " crash_on_view" : "") + (s.crash_on_return ? " crash_on_return" : "") +
          (s.sentinels_tell_all ? " sentinels_tell_all" : "") +
          (s.replaces_nobody ? " replaces_nobody" : "") + "; times" +
          ms("progress", s.progress_every) + ms("min_workers", s.min_workers_timeout) +
@@ -211,6 +217,7 @@ void FailoverWorld::start_faults() {
   every(scenario_.pause_every, [this] { pause_the_job(); });
   every(scenario_.notice_every, [this] { ask_somebody_to_leave(); });
   every(scenario_.cut_every, [this] { cut_some_links(); });
+  every(scenario_.suspend_every, [this] { suspend(random_.below(hosts_.size())); });
   every(scenario_.join_every, [this] {
     if (workers_.size() < 12) {
       add_worker();
@@ -299,6 +306,51 @@ void FailoverWorld::cut_some_links() {
     }
     tell("they are whole again");
   });
+}
+
+/// Suspends a coordinator's process; its host and its connections remain. Messages that arrive
+/// meanwhile are read when the process continues, after the first tick.
+void FailoverWorld::suspend(std::size_t index) {
+  Host& host = *hosts_[index];
+  if (!host.core || host.has_ended || suspension_of(index) > Duration::zero()) {
+    return;
+  }
+  ++result_.suspensions;
+  budget_.on_event();
+  const Duration time = kSuspensionMin + draw(scenario_.suspend_max - kSuspensionMin);
+  host.suspended_until = queue_.now() + time;
+  tell("coordinator " + std::to_string(index) + " is suspended");
+  after(time, [this, index, life = host.life] {
+    if (hosts_[index]->life == life) {
+      budget_.on_event();
+      tell("coordinator " + std::to_string(index) + " continues");
+      handle(index, coordinator_event::Tick{});
+    }
+  });
+  after(kCoordinatorSilenceMax, [this, index, until = host.suspended_until] {
+    if (hosts_[index]->suspended_until == until && until > queue_.now()) {
+      leave_silent(index);
+    }
+  });
+}
+
+/// Members whose coordinator has been silent for long close their connections to it.
+void FailoverWorld::leave_silent(std::size_t index) {
+  const std::uint64_t life = hosts_[index]->life;
+  for (std::size_t link = 0; link < links_.size(); ++link) {
+    if (links_[link].host == index && links_[link].life == life) {
+      const Duration noticed = draw(milliseconds(100));  // between two heartbeats of the member
+      close_at_worker(link, noticed);
+      if (!is_cut(node_of_worker(links_[link].worker), index)) {
+        close_at_host(link, noticed + draw(milliseconds(5)));
+      }
+    }
+  }
+}
+
+/// How long the coordinator's process does not continue yet.
+Duration FailoverWorld::suspension_of(std::size_t host) const {
+  return std::max(hosts_[host]->suspended_until - queue_.now(), Duration::zero());
 }
 
 void FailoverWorld::end_faults() {

@@ -2,10 +2,10 @@
 
 // A second small world, in which coordinators fail; the first one (sim_world.hpp) has a single
 // coordinator that is never lost. Here coordinators crash between any two of their effects, restart
-// with a torn log, have standbys, and lose their connections to some or all members. Members
-// outlive their coordinators. The coordinator, the member, the view log and the messages are the
-// product's. A gradient group only checks that every member has contributed. A run uses one thread
-// and is a function of its seed.
+// with a torn log, have standbys, are suspended, and lose their connections to some or all members.
+// Members outlive their coordinators. The coordinator, the member, the view log and the messages
+// are the product's. A gradient group only checks that every member has contributed. A run uses one
+// thread and is a function of its seed.
 
 #include <cstdint>
 #include <functional>
@@ -59,6 +59,8 @@ struct FailoverScenario {
   Duration down_max = milliseconds(2500);
   Duration pause_every{};  ///< an operator pauses the job for pause_max at most
   Duration pause_max = seconds(1);
+  Duration suspend_every{};  ///< a coordinator's process is suspended for suspend_max at most
+  Duration suspend_max = seconds(4);
   bool crash_on_view = false;    ///< whenever a view is published, its author may crash, links may
                                  ///< be cut and members may die
   bool crash_on_return = false;  ///< members may die while a starting coordinator waits for them
@@ -106,7 +108,8 @@ struct FailoverResult {
   std::uint64_t resumed = 0;    ///< times that a restarted coordinator led the job again
   std::uint64_t takeovers = 0;  ///< by standbys
   std::uint64_t cuts = 0;
-  std::uint64_t unwritten = 0;  ///< records that did not fit on the disk
+  std::uint64_t suspensions = 0;  ///< of coordinators
+  std::uint64_t unwritten = 0;    ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
   std::uint64_t undone = 0;   ///< times that a committed step was computed again
   std::uint64_t gave_up = 0;  ///< jobs that ended because they had too few members
@@ -139,9 +142,12 @@ class FailoverWorld {
   void resume_the_job();
   void ask_somebody_to_leave();
   void cut_some_links();
+  void suspend(std::size_t host);
+  void leave_silent(std::size_t host);
   void end_faults();
   void keep_enough_workers();
   [[nodiscard]] bool is_cut(std::size_t from, std::size_t to) const;
+  [[nodiscard]] Duration suspension_of(std::size_t host) const;
   [[nodiscard]] std::size_t node_of_worker(std::size_t worker) const;
   void tell(std::string line);
 
@@ -151,7 +157,9 @@ class FailoverWorld {
   [[nodiscard]] bool must_not_lead(const elastic::CoordinatorEffect& effect) const;
   void append(Host& host, const elastic::coordinator_effect::Append& append, bool torn);
   void tick(std::size_t host, std::uint64_t life);
+  void when_read(std::size_t host, std::function<void()> what);
   void give(std::size_t host, elastic::CoordinatorEvent event);
+  void handle(std::size_t host, const elastic::CoordinatorEvent& event);
   void carry_out(std::size_t host, const elastic::CoordinatorEffect& effect);
   void to_worker(std::size_t link, const elastic::Message& message);
   void to_host(std::size_t link, const elastic::Message& message);
