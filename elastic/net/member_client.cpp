@@ -232,6 +232,9 @@ void Client::connect(std::size_t endpoint, UniqueFd fd) {
 void Client::on_answer(std::size_t endpoint, Answer answer) {
   if (const auto* refused = std::get_if<Refused>(&answer.verdict)) {
     log::debug(options_.endpoints[endpoint] + " refuses: " + refused->reason);
+    if (handler_ == nullptr && refused->refusal == Refusal::kElsewhere) {
+      return search_.try_others(0);  // now, and not at start(), when another one may be connected
+    }
     handle(member_event::Received{*refused});
     const auto skip = std::exchange(unwelcome_skip_, std::nullopt);
     if (skip || handler_ == nullptr) {
@@ -361,6 +364,9 @@ void Client::on_message(Connection& connection, Message message) {
   } else {
     if (const auto* lack = std::get_if<NoQuorum>(&message)) {
       log::info(options_.endpoints[endpoint_] + " is not in charge: " + lack->detail);
+      if (handler_ == nullptr) {
+        return leave_coordinator(lack->skip);
+      }
     }
     handle(member_event::Received{std::move(message)});
   }

@@ -7,6 +7,9 @@
 #include <set>
 #include <thread>
 
+#include "base/net/sockets.hpp"
+#include "elastic/net/frame.hpp"
+#include "elastic/net/job_token.hpp"
 #include "elastic/net/reconnect.hpp"
 #include "tests/integration/elastic/test_job.hpp"
 
@@ -52,6 +55,39 @@ TEST(Failover, ACoordinatorThatComesBackChangesNothing) {
   EXPECT_EQ(job.observer().seen().views.size(), views);
   for (const auto& worker : workers) {
     EXPECT_TRUE(worker->aborted().empty());
+  }
+}
+
+/// Answers one client at this port of the loopback interface as a coordinator that is not in
+/// charge.
+void redirect_one_client(std::uint16_t port) {
+  const UniqueFd listener = listen_tcp({"127.0.0.1", port}).value();
+  const Instant deadline = monotonic_now() + kHangBound;
+  UniqueFd client;
+  while (!client.valid() && monotonic_now() < deadline) {
+    client = accept_one(listener.get());
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(send_message(client.get(), Challenge{make_nonce()}, deadline).ok());
+  EXPECT_TRUE(receive_message(client.get(), deadline).ok());
+  const Refused elsewhere{"not in charge", Refusal::kElsewhere};
+  EXPECT_TRUE(send_message(client.get(), elsewhere, deadline).ok());
+}
+
+// Otherwise it would leave the coordinator that it has found meanwhile.
+TEST(Failover, AWorkerIsSentElsewhereWhileItLoadsAndNotAfterwards) {
+  TestJob job(1);
+  Result<std::unique_ptr<MemberClient>> client = job.connect(job.token());
+  ASSERT_TRUE(client.ok());
+  const MemberId self = client.value()->id();
+  job.kill_coordinator();
+  redirect_one_client(parse_endpoint(job.endpoint()).value().port);
+  job.restart_coordinator();
+  job.observer().wait_for_note("returned", self);
+  const auto worker = std::make_unique<ToyWorker>(std::move(client).value());  // it has loaded
+  job.observer().wait_for_view({self});
+  for (const auto& timed : job.observer().seen().notes) {
+    EXPECT_NE(timed.note.kind, "lost") << timed.note.detail;
   }
 }
 
