@@ -433,11 +433,10 @@ int LaunchedRank::join(const Meeting& meeting) {
 }
 
 int LaunchedRank::run_program() const {
-  const auto run_dir = std::filesystem::absolute(config_.run_dir);
   return run_command(command_at({.coordinator = config_.coordinator,
                                  .number = self_.rank,
                                  .job_file = {},
-                                 .run_dir = run_dir,
+                                 .run_dir = config_.run_dir,
                                  .token_file = config_.token_file,
                                  .bind_host = config_.bind_host,
                                  .slot = self_.local_rank},

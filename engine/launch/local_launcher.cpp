@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -165,12 +164,12 @@ std::vector<std::string> LocalLauncher::command_of(const char* what) const {
 }
 
 std::vector<std::string> LocalLauncher::command_of_user(std::uint32_t number) const {
-  const auto run_dir = std::filesystem::absolute(process_->config().run_dir);
+  const JobConfig& config = process_->config();
   return command_at({.coordinator = process_->server().endpoint(),
                      .number = number,
-                     .job_file = run_dir / "config.toml",
-                     .run_dir = {},
-                     .token_file = {},
+                     .job_file = config.run_dir + "/config.toml",
+                     .run_dir = config.run_dir,
+                     .token_file = config.token_file,
                      .bind_host = {},
                      .settings = {{"server", program_name(number)}}},
                     command_);

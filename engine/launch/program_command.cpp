@@ -15,6 +15,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/absolute_path.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/process/spawn.hpp"
@@ -59,8 +60,9 @@ std::string python_path() {
   return package.empty() ? "" : path_with("PYTHONPATH", package.parent_path().parent_path());
 }
 
+/// An empty path stays empty.
 std::string absolute(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).string();
+  return path.empty() ? path : absolute_path(path);
 }
 
 /// Restores the signals that main() ignores, so that `yes | head` in a user's script ends quietly.
@@ -131,9 +133,10 @@ std::vector<std::string> command_at(const ProgramPlace& place,
   }
   add(cloud_hooks::kSlotVariable, place.slot ? std::to_string(*place.slot) : "");
   add("MAYFLY_COORDINATOR", place.coordinator);
-  add(kJobFileVariable, place.job_file);
-  add("MAYFLY_RUN_DIR", place.run_dir);
-  add("MAYFLY_TOKEN_FILE", place.token_file);
+  // The program may change its working folder, or be started in another one.
+  add(kJobFileVariable, absolute(place.job_file));
+  add("MAYFLY_RUN_DIR", absolute(place.run_dir));
+  add("MAYFLY_TOKEN_FILE", absolute(place.token_file));
   add("MAYFLY_BIND_HOST", place.bind_host);
   for (const auto& [name, value] : place.settings) {
     add(variable_of(name).c_str(), value);
@@ -174,10 +177,9 @@ int become_program(const JobConfig& own,
   place.is_launched = own.launched;
   place.number = own.worker_number;
   place.coordinator = own.coordinator;
-  place.job_file = absolute(job_file);
-  // The program starts in another folder.
-  place.run_dir = absolute(own.run_dir);
-  place.token_file = absolute(own.token_file);
+  place.job_file = job_file;
+  place.run_dir = own.run_dir;
+  place.token_file = own.token_file;
   place.bind_host = own.bind_host == JobConfig().bind_host ? "" : own.bind_host;
   place.settings = {{"resume", absolute(own.resume)}};
   const std::set<std::string> placed = {"coordinator", "launched",  "worker_number", "run_dir",

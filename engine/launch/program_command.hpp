@@ -14,14 +14,15 @@
 
 namespace mayfly::engine {
 
-/// The facts that the program's library reads from the environment. Empty texts are left out.
+/// The facts that the program's library reads from the environment. Empty texts are left out. Paths
+/// may be relative to the working folder of this process; the program gets absolute ones.
 struct ProgramPlace {
-  std::string coordinator;              ///< HOST:PORT
-  std::uint32_t number = 0;             ///< of the worker
-  std::string job_file;                 ///< the job's settings, on the coordinator's host
-  std::string run_dir;                  ///< where there is no job file
-  std::string token_file;               ///< the same
-  std::string bind_host;                ///< the same
+  std::string coordinator;   ///< HOST:PORT
+  std::uint32_t number = 0;  ///< of the worker
+  std::string job_file;      ///< the job's settings, on the coordinator's host
+  std::string run_dir;
+  std::string token_file;
+  std::string bind_host;                ///< where there is no job file
   bool is_launched = true;              ///< by this host's launcher, with which it ends
   std::optional<std::uint32_t> slot{};  ///< as kSlotVariable, if its environment has none
   /// Further settings of the worker's own, by name.

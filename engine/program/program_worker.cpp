@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "base/absolute_path.hpp"
 #include "base/check.hpp"
 #include "base/digest.hpp"
 #include "base/file.hpp"
@@ -169,6 +170,9 @@ Result<std::unique_ptr<ProgramWorker>> ProgramWorker::open(
     cloud_hooks::die_with_launcher();
   }
   resolve_defaults(config);
+  // The program may change its working folder later.
+  config.run_dir = absolute_path(config.run_dir);
+  config.token_file = absolute_path(config.token_file);
   config.bind_host = worker_host(config);
   TRY(check_backend(config));
   TRY(check_reachable_host(config.bind_host));

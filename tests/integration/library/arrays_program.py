@@ -2,7 +2,7 @@
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
 replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar | slots |
-lingers]."""
+lingers | moves FOLDER]."""
 import atexit
 import ctypes
 import os
@@ -42,6 +42,8 @@ if how == "listed":
     parameters["bias"] = [0.0]
 if how == "swapped":
     parameters["bias"] = numpy.zeros(1, ">f4")
+if how == "moves":
+    os.chdir(os.path.dirname(sys.argv[3]))
 if how == "slots":
     print("slot", mayfly.slot(), flush=True)
 if how == "retries":
@@ -70,6 +72,8 @@ if how == "sizes":  # mf_start() refuses a structure of an older header, and doe
     assert code == mayfly._abi.REFUSED and b"older mayfly.h" in core.library.mf_error(core._handle)
 if how == "leaves_early" and os.environ["MAYFLY_WORKER_NUMBER"] == "2":
     job.leave("its time is over before it begins")
+if how == "moves":
+    os.chdir(sys.argv[3])
 if how == "waits":
     print("the program waits before its loop", flush=True)
     time.sleep(60)

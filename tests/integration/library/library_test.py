@@ -534,6 +534,25 @@ def alone_twice():
     shutil.rmtree(folder)
 
 
+def moves():
+    """A program may change its working folder before its job is made, and again before the loop. It
+    used to look there for the job's token, and to write its checkpoints there."""
+    python_with("numpy")
+    folder = tempfile.mkdtemp(prefix="mayfly-test-")
+    inner = os.path.join(folder, "elsewhere", "inner")
+    os.makedirs(inner)
+    program = [PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "40", "moves", inner]
+    command = [os.path.abspath(mayfly_run.BINARY), "run", "--run-dir", "run", *QUIET]
+    for words, made in (([*command, "--workers", "2", "--", *program], []), (program, ["runs"])):
+        done = subprocess.run(words, cwd=folder, env=environment_alone(), capture_output=True,
+                              stdin=subprocess.DEVNULL, text=True, timeout=120)
+        expect(done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}")
+        found = sorted(os.listdir(os.path.dirname(inner)))
+        expect(found == ["inner", *made] and os.listdir(inner) == [], f"{words} {found}")
+    expect(os.listdir(os.path.join(folder, "run", "checkpoints")), "there is no checkpoint")
+    shutil.rmtree(folder)
+
+
 def absent_token():
     """If the token file or the job file does not exist, the program ends with an error that names
     the file, also if the name is not UTF-8. It does not begin a new job instead."""

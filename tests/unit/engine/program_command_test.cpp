@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "cloud_hooks/local_provider.hpp"
 #include "engine/membership/exit_codes.hpp"
@@ -15,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 
 class RunCommand : public testing::Test {
@@ -51,6 +54,18 @@ TEST(CommandAt, NamesTheSlotIfItIsKnown) {
   EXPECT_THAT(command_at(place, {"train"}), Not(Contains(HasSubstr("MAYFLY_SLOT"))));
   place.slot = 0;
   EXPECT_THAT(command_at(place, {"train"}), Contains("MAYFLY_SLOT=0"));
+}
+
+TEST(CommandAt, NamesFilesByPathsThatAreValidInEachFolder) {
+  ProgramPlace place;
+  place.job_file = "runs/a/config.toml";
+  place.run_dir = "runs/a";
+  place.token_file = "token";
+  const std::string here = std::filesystem::current_path();
+  EXPECT_THAT(
+      command_at(place, {"train"}),
+      IsSupersetOf({"MAYFLY_JOB_FILE=" + here + "/runs/a/config.toml",
+                    "MAYFLY_RUN_DIR=" + here + "/runs/a", "MAYFLY_TOKEN_FILE=" + here + "/token"}));
 }
 
 }  // namespace
