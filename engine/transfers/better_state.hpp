@@ -20,7 +20,7 @@ namespace mayfly::engine {
 /// if the worker's own state is right. kRefused with the coordinator's reason if it is wrong.
 ///
 /// The question is repeated until a coordinator has answered and none is busy, for a minute at
-/// most. A coordinator is busy if it accepts the connection but does not answer within
+/// most. A coordinator is busy if it accepts the connection but sends nothing within
 /// `answer_max`, because it sends states to other workers first; then the limit is ten minutes, as
 /// the answer of another coordinator may be that of a standby without the state. After the limit,
 /// or if `gives_up` (called between attempts) is true because this worker should leave, returns

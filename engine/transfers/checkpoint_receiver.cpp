@@ -14,6 +14,7 @@
 #include "elastic/net/frame.hpp"
 #include "engine/config/ps_settings.hpp"
 #include "engine/run/job_facts.hpp"
+#include "engine/transfers/alive_frames.hpp"
 
 namespace mayfly::engine {
 namespace {
@@ -358,11 +359,14 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
   std::optional<std::string> reason = reason_to_refuse(question);
   std::optional<LoadedCheckpoint> better;
   if (!reason) {
+    const AliveFrames alive(fd);  // reading a large checkpoint takes longer than a worker waits
     Result<std::optional<LoadedCheckpoint>> found = better_than(question);
-    if (found.ok()) {
-      better = std::move(found).value();
-    } else {
+    if (!found.ok()) {
       reason = "no member has the job's state, and " + found.error().detail;
+    } else if (found.value()) {
+      better = std::move(found).value();
+      answer.verdict = TransferAnswer::Verdict::kTransfer;
+      answer.offer = offer_of(better->info.committed, better->files);
     }
   }
   // A server that comes to servers at work leaves again, whatever it has.
@@ -377,13 +381,8 @@ Result<void> CheckpointReceiver::answer(const Transfer& transfer,
     answer.text = *reason;
     return send_frame(fd, encode(answer));
   }
-  if (!better) {
-    return send_frame(fd, encode(answer));
-  }
-  answer.verdict = TransferAnswer::Verdict::kTransfer;
-  answer.offer = offer_of(better->info.committed, better->files);
   TRY(send_frame(fd, encode(answer)));
-  return send_files(fd, answer.offer, better->files);
+  return better ? send_files(fd, answer.offer, better->files) : Result<void>();
 }
 
 }  // namespace mayfly::engine

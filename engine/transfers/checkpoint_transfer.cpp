@@ -128,8 +128,12 @@ Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan
 
 Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request, Duration idle_max) {
   TRY(send_frame(fd, encode(request)));
-  TRY_ASSIGN(Bytes frame, receive_frame(fd, kFrameBytesMax, idle_max));
-  return decode_transfer_answer(frame);
+  while (true) {
+    TRY_ASSIGN(const Bytes frame, receive_frame(fd, kFrameBytesMax, idle_max));
+    if (!frame.empty()) {  // an empty one shows that the coordinator is alive
+      return decode_transfer_answer(frame);
+    }
+  }
 }
 
 IncomingCheckpoint::IncomingCheckpoint(TransferOffer offer) : offer_(std::move(offer)) {}

@@ -11,7 +11,8 @@
 //   they are on its disk, or reports why not.
 // - Question, "I would start with this state": the coordinator answers that the state is right or
 //   wrong, or sends an Offer of the checkpoint to start with instead, followed by its files.
-//   Workers are served one after the other.
+//   Workers are served one after the other. While the coordinator reads the checkpoint it sends
+//   empty frames (engine/transfers/alive_frames.hpp).
 // - Settings, "what is this job?": the coordinator answers with the settings of its job as a text,
 //   and with kTransfer if it has no data set and needs the facts of the job.
 // - Facts: the worker sends the facts of its own job (engine/run/job_facts.hpp). The coordinator
@@ -173,7 +174,7 @@ inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 [[nodiscard]] Result<elastic::OpenSession> open_transfer(const std::string& endpoint,
                                                          ByteSpan token);
 /// Sends the request of a worker and receives the coordinator's answer. kDeadline: the coordinator
-/// is connected but has not answered for `idle_max`, for example because it serves other workers.
+/// is connected but has sent nothing for `idle_max`, for example because it serves other workers.
 [[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request,
                                                       Duration idle_max = kTransferIdleMax);
 

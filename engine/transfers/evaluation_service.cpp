@@ -12,6 +12,7 @@
 #include "engine/run/checkpoint_store.hpp"
 #include "engine/run/record_json.hpp"
 #include "engine/run/record_wire.hpp"
+#include "engine/transfers/alive_frames.hpp"
 #include "engine/transfers/checkpoint_transfer.hpp"
 
 namespace mayfly::engine {
@@ -20,7 +21,6 @@ namespace {
 constexpr std::size_t kEvaluatorsMax = 64;
 constexpr std::size_t kEvaluationTextBytesMax = 2000;
 constexpr Duration kLookForCheckpointsEvery = milliseconds(500);
-constexpr Duration kAliveEvery = seconds(2);  // well below kTransferIdleMax
 
 Result<void> send_answer(int fd, TransferAnswer::Verdict verdict, std::string text = {}) {
   TransferAnswer answer;
@@ -37,36 +37,6 @@ Result<Evaluation> receive_evaluation(int fd) {
     }
   }
 }
-
-/// Sends an empty frame every few seconds while this object exists. Nothing else may be sent
-/// meanwhile.
-class AliveFrames {
- public:
-  explicit AliveFrames(int fd) : thread_([this, fd] { run(fd); }) {}
-  ~AliveFrames() {
-    {
-      const std::lock_guard lock(mutex_);
-      is_over_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  AliveFrames(const AliveFrames&) = delete;
-  AliveFrames& operator=(const AliveFrames&) = delete;
-
- private:
-  void run(int fd) {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kAliveEvery, [this] { return is_over_; })) {
-      (void)send_frame(fd, {});  // sending the result will fail if the connection is broken
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_over_ = false;  // guarded by mutex_
-  std::thread thread_;
-};
 
 std::string place_of(const EvaluatorStatus& evaluator) {
   return evaluator.server.empty() ? evaluator.host : evaluator.server;
