@@ -12,7 +12,8 @@ import time
 
 from ._abi import Refused
 
-WAIT_SECONDS = 30
+SAY_AFTER_SECONDS = 30
+WAIT_SECONDS = 3600  # a large checkpoint on a slow disk takes minutes
 
 
 def find_program():
@@ -76,14 +77,21 @@ def _mark(path):
 
 
 def _wait_for(process, run_dir, place, before):
-    """Waits until the coordinator has written its address to `place`. A file of another job, old or
-    new, does not count, because this program would become a worker of that job."""
-    deadline = time.monotonic() + WAIT_SECONDS
+    """Waits until the coordinator has written its address to `place`, after it has read the
+    checkpoint from which the job is resumed. A file of another job, old or new, does not count,
+    because this program would become a worker of that job."""
+    begin = time.monotonic()
+    is_said = False
     while _mark(place) in (None, before) or not _holds(process, run_dir):
         if process.poll() is not None:
             raise Refused(f"the coordinator has ended with exit code {process.returncode}")
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begin
+        if waited > WAIT_SECONDS:
             raise Refused(f"the coordinator has not begun within {WAIT_SECONDS} s")
+        if waited > SAY_AFTER_SECONDS and not is_said:
+            is_said = True
+            print(f"mayfly: waiting for the coordinator in {run_dir}; it may be reading a large "
+                  "checkpoint", file=sys.stderr, flush=True)
         time.sleep(0.01)
 
 

@@ -256,7 +256,26 @@ def alone():
     expect(done.returncode == 0 and "Outcome.DONE" in done.stdout, done.stdout + done.stderr)
     runs = os.listdir(os.path.join(folder, "runs"))
     expect(len(runs) == 1 and runs[0].startswith("arrays_program-"), runs)
+    # A coordinator that takes long, as with a large checkpoint, is waited for. The program used to
+    # be refused after half a minute.
+    slow = slow_program(folder)
+    late = ("import runpy, sys; from mayfly import _alone; _alone.SAY_AFTER_SECONDS = 0.1; "
+            "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])")
+    done = subprocess.run([PYTHON, "-B", "-c", late, os.path.join(HERE, "arrays_program.py"), "20"],
+                          cwd=folder, env=environment_alone(MAYFLY_PROGRAM=slow),
+                          capture_output=True, text=True, timeout=120)
+    expect("waiting for the coordinator in runs/" in done.stderr and "Outcome.DONE" in done.stdout,
+           done.stdout + done.stderr)
     shutil.rmtree(folder)
+
+
+def slow_program(folder):
+    """The program mayfly, which begins half a second late."""
+    slow = os.path.join(folder, "slow")
+    with open(slow, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nsleep 0.5\nexec {os.path.abspath(mayfly_run.BINARY)} "$@"\n')
+    os.chmod(slow, 0o755)
+    return slow
 
 
 def processes_with(word):
@@ -515,10 +534,7 @@ def alone_twice():
     message."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    slow = os.path.join(folder, "slow")
-    with open(slow, "w", encoding="utf-8") as file:
-        file.write(f'#!/bin/sh\nsleep 0.5\nexec {os.path.abspath(mayfly_run.BINARY)} "$@"\n')
-    os.chmod(slow, 0o755)
+    slow = slow_program(folder)
     both = [begin_alone(folder, "20", MAYFLY_PROGRAM=slow) for _ in range(2)]
     said = [one.communicate(timeout=60)[0] for one in both]
     runs = [os.path.join(folder, "runs", name) for name in os.listdir(os.path.join(folder, "runs"))]
