@@ -169,13 +169,15 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     return refuse(host.error(), kExitUsage);
   }
   std::atomic<int> interrupts = 0;
+  std::atomic<bool> is_stopped = false;
   std::mutex server_mutex;
   elastic::CoordinatorServer* server = nullptr;  // guarded by server_mutex; null when it may go
   StopRequests requests;
-  const SignalWatcher signals({SIGINT, SIGTERM}, [&](int) {
-    if (requests.is_another(monotonic_now()) && ++interrupts >= 2) {
+  const SignalWatcher signals({SIGINT, SIGTERM, kWarningSignal}, [&](int signal) {
+    if (signal != kWarningSignal && requests.is_another(monotonic_now()) && ++interrupts >= 2) {
       end_at_once(config);
     }
+    is_stopped = true;
     const std::lock_guard lock(server_mutex);
     if (server != nullptr) {
       server->stop("stopped by the user");
@@ -199,7 +201,7 @@ int run_coordinator(const JobConfig& config, RunListener& listener,
     server = lent;
   };
   lend_to_signals(&process.value()->server());
-  if (interrupts > 0) {  // the signal came before there was a server to stop
+  if (is_stopped) {  // the signal came before there was a server to stop
     process.value()->server().stop("stopped by the user");
   }
   process.value()->recorder().print(fmt::format("coordinator at {}, token file {}",

@@ -44,6 +44,7 @@
 #include "engine/launch/rank_marks.hpp"
 #include "engine/membership/exit_codes.hpp"
 #include "engine/membership/run_place.hpp"
+#include "engine/membership/signal_watcher.hpp"
 #include "engine/network/prepare_job.hpp"
 #include "engine/processes/coordinator_process.hpp"
 #include "engine/run/checkpoint_store.hpp"
@@ -187,7 +188,7 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
                                            : CoordinatorProcess::Unfinished::kContinue,
                              CoordinatorProcess::Facts::kHere, std::move(lock));
     }
-    for (const int ignored : {SIGINT, SIGTERM}) {
+    for (const int ignored : {SIGINT, SIGTERM, kWarningSignal}) {
       ::signal(ignored, SIG_IGN);
     }
     const auto hangup = ::signal(SIGHUP, SIG_IGN);  // it may be ignored already, as by nohup
@@ -200,7 +201,7 @@ int keep_coordinator(const JobConfig& config, RunListener& listener, LockFile lo
     }
     listener.on_event(
         fmt::format("the coordinator was ended by signal {}; starting it again", end.signal));
-    for (const int restored : {SIGINT, SIGTERM}) {
+    for (const int restored : {SIGINT, SIGTERM, kWarningSignal}) {
       ::signal(restored, SIG_DFL);
     }
     ::signal(SIGHUP, hangup);

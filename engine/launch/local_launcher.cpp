@@ -74,8 +74,10 @@ LocalLauncher::LocalLauncher(const JobConfig& config, RunListener& listener,
 /// before the run directory is made, so that a refused command leaves nothing behind.
 int LocalLauncher::run() {
   StopRequests requests;
-  const SignalWatcher signals({SIGINT, SIGTERM}, [this, &requests](int) {
-    if (requests.is_another(monotonic_now()) && ++interrupts_ >= interrupts_max_) {
+  const SignalWatcher signals({SIGINT, SIGTERM, kWarningSignal}, [this, &requests](int signal) {
+    if (signal == kWarningSignal) {
+      is_warned_ = true;
+    } else if (requests.is_another(monotonic_now()) && ++interrupts_ >= interrupts_max_) {
       (void)std::fputs("mayfly: ended at once, without another checkpoint\n", stderr);
       ::_exit(kExitFailed);  // workers are bound to us and end with us
     }
@@ -353,7 +355,8 @@ void LocalLauncher::follow_scale_requests() {
 }
 
 void LocalLauncher::follow_signals() {
-  if (interrupts_ > interrupts_seen_) {
+  const bool is_warned = is_warned_.exchange(false);
+  if (interrupts_ > interrupts_seen_ || is_warned) {
     interrupts_seen_ = interrupts_;
     process_->note("stop",
                    "stopping at the next step with a checkpoint; interrupt again to end at once");

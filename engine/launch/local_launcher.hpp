@@ -109,6 +109,7 @@ class LocalLauncher : private ChaosTargets {
   std::string program_ = "/proc/self/exe";
   std::vector<std::string> command_;     // empty: workers are Mayfly's own
   std::atomic<int> interrupts_ = 0;      // Ctrl-C and SIGTERM so far
+  std::atomic<bool> is_warned_ = false;  // by kWarningSignal, which was not followed yet
   std::atomic<int> interrupts_max_ = 2;  // this many end the process at once
   int interrupts_seen_ = 0;
   std::atomic<std::uint32_t> scale_to_ = 0;  // 0 = no request

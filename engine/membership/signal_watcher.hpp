@@ -1,5 +1,7 @@
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -10,6 +12,10 @@
 #include "base/unique_fd.hpp"
 
 namespace mayfly::engine {
+
+/// The warning of Slurm and other launchers that the processes of a job are about to be ended. They
+/// send it to all of them, and SIGTERM later.
+inline constexpr int kWarningSignal = SIGUSR1;
 
 /// Delivers signals as calls on a thread of its own, so that reactions may lock and allocate. It
 /// uses a handler with a pipe rather than sigwait(): libraries start threads before main, and

@@ -4,11 +4,13 @@ Method: processes with the environment variables of each launcher (tests/harness
 in a separate folder, and the launchers themselves if they are installed. The digest must be that of
 a job with one worker.
 """
+import contextlib
 import fcntl
 import glob
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import time
 import mayfly_run
 import mpi_launch
 from launchers import Pmi, Ranks, mpiexec, srun
-from mayfly_run import SMALL_JOB, expect
+from mayfly_run import SMALL_JOB, Run, expect, lingering
 from oracle import Oracle
 
 JOB = SMALL_JOB + ["--steps", "12", "--threads", "1"]
@@ -27,6 +29,11 @@ NEVER_TWO_JOBS = "one job was expected"
 
 def oracle():
     return Oracle(JOB + ["--workers", "1"]).digests()[12]
+
+
+def read_text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def summaries(folder):
@@ -188,6 +195,35 @@ def first_rank_fails():
     shutil.rmtree(ranks.folder)
 
 
+def warned():
+    """Slurm's warning goes to all processes of a step. The job stops with a checkpoint. It used to
+    end the coordinator, without which the workers went on and could not leave, and `mayfly train`
+    itself."""
+    ranks = Ranks([*JOB, "--run-dir", "run", *lingering(4)], [srun(r, 2) for r in range(2)],
+                  together=True)
+    metrics = ranks.folder + "/run/metrics.jsonl"
+    while not os.path.exists(metrics) or read_text(metrics).count('"members"') < 4:
+        expect(all(one.poll() is None for one in ranks.processes), ranks.outputs())
+        time.sleep(0.02)
+    for process in ranks.processes:
+        for pid in [process.pid, *descendants(process.pid)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+    codes = ranks.wait()
+    expect(codes[0] == 3, f"exit codes {codes}\n{ranks.outputs()}")
+    (summary,) = summaries(ranks.folder)
+    expect(summary["outcome"] == "stopped", f"{summary}\n{ranks.outputs()}")
+    saved = f"{ranks.folder}/run/checkpoints/step-{summary['steps']}"
+    expect(os.path.isdir(saved), f"there is no {saved}\n{ranks.outputs()}")
+    shutil.rmtree(ranks.folder)
+    run = Run([*JOB, "--workers", "2", *lingering(4)])
+    run.wait_for_step(4)
+    run.process.send_signal(signal.SIGUSR1)
+    code = run.wait()
+    expect(code == 3 and run.summary()["outcome"] == "stopped", f"{code}\n{run.logs()}")
+    run.remove()
+
+
 def nothing_shared():
     """Ranks without PMI and a shared folder print that within seconds and end, also rank 0."""
     begin = time.monotonic()
@@ -269,5 +305,5 @@ if __name__ == "__main__":
     sys.exit(mayfly_run.main({test.__name__: test for test in [
         srun_on_one_host, srun_with_a_shared_folder, marks_of_before, address_of_before,
         coordinator_begins_late, first_rank_cannot_tell, srun_over_pmi, mpiexec_over_pmi,
-        first_rank_fails, nothing_shared, contradictions, batch_script, mpirun_shares_nothing,
-        real_mpiexec]}))
+        first_rank_fails, warned, nothing_shared, contradictions, batch_script,
+        mpirun_shares_nothing, real_mpiexec]}))
