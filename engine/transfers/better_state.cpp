@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -12,9 +13,10 @@
 namespace mayfly::engine {
 namespace {
 
-/// Long, because a worker that gives up may begin the job anew although a checkpoint exists.
-constexpr Duration kAskTimeout = seconds(60);
-constexpr Duration kStateTimeout = seconds(600);  // other workers' states, sent first, may be large
+/// Long, because a worker that gives up may begin the job anew although a checkpoint exists. A
+/// coordinator that was restarted verifies its newest checkpoint before it answers, and states of
+/// other workers, which are sent first, may be large, too.
+constexpr Duration kStateTimeout = seconds(600);
 constexpr Duration kAskAgainAfter = milliseconds(200);
 
 /// Asks one coordinator. kDeadline: it is connected but busy; kPeerLost: it cannot be reached.
@@ -48,6 +50,7 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
     const std::vector<std::string>& endpoints, ByteSpan token, const TransferQuestion& question,
     const std::function<bool()>& gives_up, Duration answer_max) {
   const Instant begun = monotonic_now();
+  std::set<std::string> logged;  // each line once
   while (true) {
     bool is_answered = false;
     bool is_busy = false;
@@ -60,15 +63,17 @@ Result<std::optional<nn::CheckpointFiles>> ask_for_better_state(
         return answer;
       }
       if (!answer.ok()) {
-        log::info(fmt::format("{} does not provide a starting state: {}", endpoint,
-                              answer.error().detail));
+        const std::string line = fmt::format("{} does not provide a starting state: {}", endpoint,
+                                             answer.error().detail);
+        if (logged.insert(line).second) {
+          log::info(line);
+        }
       }
       is_answered = is_answered || answer.ok();
       is_busy = is_busy || (!answer.ok() && answer.error().code == Errc::kDeadline);
     }
     const bool is_settled = is_answered && !is_busy;
-    const Duration most = question.needs_state || is_busy ? kStateTimeout : kAskTimeout;
-    const bool is_over = monotonic_now() - begun >= most;
+    const bool is_over = monotonic_now() - begun >= kStateTimeout;
     const bool is_given_up = !is_settled && !is_over && gives_up();
     if (question.needs_state && is_given_up) {
       return Error{Errc::kAborted, "asked to leave before the state had arrived"};
