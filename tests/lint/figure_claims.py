@@ -105,6 +105,30 @@ def steps_zen4(results):
     yield from step_rows(results, [row["row"] for row in results.rows(file, kind="row")], file)
 
 
+def steps_compiled(results, names=None):
+    """The rows against PyTorch 2: the fastest tuned configuration with and without compiling."""
+    file = "step-vs-pytorch-2"
+    peer = results.rows(file, kind="machine")[0]["peer"]
+    yield f"PyTorch {peer['torch'].split('+')[0]}"
+    for words, name, form in STEPS:
+        if name not in (names or [row["row"] for row in results.rows(file, kind="row")]):
+            continue
+        row = results.row(file, kind="row", row=name)
+        medians = row[row["clock"]]
+        mayfly = medians["mayfly"]["median"]
+        eager, compiled = (max(one["median"] for peer, one in medians.items()
+                               if peer in (kind, f"{kind} passive"))
+                           for kind in ("tuned", "tuned compiled"))
+        yield (f"| {words} | {mayfly:{form}} | {eager:{form}} / {compiled:{form}} "
+               f"| **{mayfly / max(eager, compiled):.2f}** |")
+
+
+def steps_pytorch2(results):
+    yield from steps_compiled(results)
+    yield f"oneDNN {results.rows('step-vs-pytorch-2', kind='machine')[0]['peer']['onednn']}"
+    yield commit_of(results, "step-vs-pytorch-2")
+
+
 def gpu_rows(results):
     """The comparisons with PyTorch on a GPU, by row."""
     report = results.gpu_report()
@@ -325,8 +349,8 @@ def quiet(results, name, field, model):
 
 def speed(results):
     """Claims of docs/benchmarks.md that the README repeats."""
-    yield from step_rows(results, ("resnet20 fp32 1t", "resnet20 fp32 2t", "resnet18 fp32 1t",
-                                   "resnet50 fp32 1t"))
+    yield from steps_compiled(results, ("resnet20 fp32 1t", "resnet20 fp32 2t",
+                                        "resnet18 fp32 1t", "resnet50 fp32 1t"))
 
     def large(contestant):
         return f"{all_reduce_ms(results, 4, 25 << 10, contestant):.3g}"
@@ -1012,7 +1036,8 @@ def what_if(results):
 DOCUMENTS = {
     "README.md": {"recovery": recovery, "speed": speed},
     "docs/accuracy.md": {"resnet20": accuracy("resnet20"), "resnet32": accuracy("resnet32")},
-    "docs/benchmarks.md": {"steps": steps, "steps-zen4": steps_zen4, "interfaces": interfaces,
+    "docs/benchmarks.md": {"steps": steps, "steps-zen4": steps_zen4,
+                           "steps-pytorch-2": steps_pytorch2, "interfaces": interfaces,
                            "allreduce": all_reduce, "wire": wire, "wire-delay": wire_delay,
                            "reform": reform, "exchange": exchange,
                            "jpeg": jpeg, "settings": settings,
