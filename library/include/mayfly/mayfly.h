@@ -188,8 +188,8 @@ MF_API mf_code mf_samples(mf_job* job, uint64_t step, uint32_t number, uint64_t*
 MF_API mf_code mf_set_metric(mf_job* job, size_t metric, double value);
 /** MF_MICROBATCH, before mf_add(): sets the weight of its loss and gradients in the means of the
  * step, such as the number of tokens over which its loss is the mean; the means of the step are
- * then over all tokens. The default is 1. With 0 nothing is added, not even to metrics and buffers.
- * Finite, at most 1e9. */
+ * then over all tokens. The default is 1. With 0 nothing is added, and the microbatch counts as 0 in
+ * the means of metrics and of the changes of buffers, which have no weights. Finite, at most 1e9. */
 MF_API mf_code mf_set_weight(mf_job* job, double weight);
 /** MF_MICROBATCH: passes the result. `gradients`: one for each parameter, of the microbatch's mean
  * loss; null = zeros. `loss`: mean over the microbatch. `correct`: number of correct predictions, 0
