@@ -1576,7 +1576,7 @@ if __name__ == "__main__":
         "alone_resumed": alone_resumed, "absent_token": absent_token,
         "refused": refused, "slots": slots,
         "other_weights": other_weights, "raises": raises, "lingers": lingers, "ctrl_c": ctrl_c,
-        "forks": forks,
+        "forks": forks, "moves": moves,
         "checked": checked, "torch_cnn": torch_cnn, "torch_reference": torch_reference,
         "torch_transformer": torch_transformer,
         "weighted": weighted, "speaks": speaks, "stops_early": stops_early, "misused": misused,
