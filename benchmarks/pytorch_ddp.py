@@ -178,7 +178,7 @@ class Training:
                 self.save()
         if self.rank == 0:
             state = self.state
-            result = {"steps": self.options.steps,
+            result = {"torch": torch.__version__, "steps": self.options.steps,
                       "train_seconds": round(state["trained_s"], 3),
                       "samples": self.options.steps * self.options.batch,
                       "test_top1": state["accuracy"][-1][1], "accuracy": state["accuracy"],

@@ -560,8 +560,9 @@ def ten_epochs(results):
     for row, undisturbed in zip(killed, runs["clean", "allreduce"]):
         assert row["test_top1"] == undisturbed["test_top1"]
     assert len(runs["clean", "allreduce"]) == 3
-    yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch's "
-           f"DistributedDataParallel {seconds['torchrun', 'torchrun']:.0f} s), and "
+    newest = seconds["torchrun-2.14", "torchrun-2.14"]
+    yield (f"on two cores of an EPYC take {seconds['clean', 'allreduce']:.0f} s (PyTorch "
+           f"2.14's DistributedDataParallel {newest:.0f} s), and "
            f"{seconds['kill', 'allreduce']:.0f} s with the same weights")
     recoveries = statistics.median(ms for row in killed for ms in row["recoveries_ms"])
     yield (f"{recoveries / 1000:.2f} s after the news of a kill "
@@ -638,8 +639,11 @@ def comparison(results):
     yield (f"In a job of {again['steps']} steps with three deaths it takes "
            f"{statistics.median(again['recoveries_ms']) / 1000:.1f} s from a death to the end of "
            f"the next step, and computes {again['redone_samples'] / 3:,.0f} samples again for each")
+    (newest,) = runs["torchrun-2.14", "torchrun-2.14"]
+    assert newest["torch"].startswith("2.14")
+    yield "`torchrun-2.14` is the same with PyTorch 2.14"
     yield (f"torchrun takes {seconds['torchrun', 'torchrun'] / undisturbed:.1f} times as long as "
-           "all-reduce")
+           f"all-reduce, with PyTorch 2.14 {newest['train_seconds'] / undisturbed:.1f} times")
 
 
 def simulated(results):
