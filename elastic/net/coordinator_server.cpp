@@ -466,7 +466,7 @@ std::uint64_t make_identity() {
 
 Result<std::unique_ptr<CoordinatorServer>> start_coordinator(CoordinatorServerOptions options,
                                                              CoordinatorObserver& observer) {
-  raise_descriptor_limit();  // each member holds up to three: its socket, its sentinel's, a relay's
+  raise_descriptor_limit();  // a member has two connections, with TLS of three descriptors each
   TRY_ASSIGN(UniqueFd listener, listen_tcp(Endpoint{options.host, options.port}));
   return std::unique_ptr<CoordinatorServer>(
       std::make_unique<Server>(std::move(options), std::move(listener), observer));

@@ -108,8 +108,8 @@ def steps_zen4(results):
 def steps_compiled(results, names=None):
     """The rows against PyTorch 2: the fastest tuned configuration with and without compiling."""
     file = "step-vs-pytorch-2"
-    peer = results.rows(file, kind="machine")[0]["peer"]
-    yield f"PyTorch {peer['torch'].split('+')[0]}"
+    versions = results.rows(file, kind="machine")[0]["peer"]
+    yield f"PyTorch {versions['torch'].split('+')[0]}"
     for words, name, form in STEPS:
         if name not in (names or [row["row"] for row in results.rows(file, kind="row")]):
             continue
@@ -630,9 +630,10 @@ def comparison(results):
     later = rates[0] + rates[1] + [row for (part, _), rows in runs.items() for row in rows
                                    if row["seed"] > (2 if part == "clean" else 1)
                                    or (part in ("straggler", "kill") and len(rows) == 1)]
+    later += runs["torchrun-2.14", "torchrun-2.14"]
     assert {row["date"] for row in later} == {"2026-11-29", "2026-11-30"}
-    yield ("Seed 3, seed 2 with a straggler or deaths, the rows with a single seed there, and the "
-           "workers that join were run on the next two days")
+    yield ("Seed 3, seed 2 with a straggler or deaths, the rows with a single seed there, the "
+           "workers that join, and `torchrun-2.14` were run on the next two days")
     again, = short
     yield "from the last checkpoint, of which there was one every 100 steps"
     assert len(again["recoveries_ms"]) == 3

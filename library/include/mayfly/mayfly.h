@@ -132,8 +132,8 @@ MF_API unsigned mf_abi_version(void);
 MF_API const char* mf_version(void);
 
 /** Reads the coordinator's address from the environment (docs/library.md) and asks the coordinator
- * for the settings of its job, for up to a minute. From then on SIGPIPE is ignored, and /dev/null is
- * open on those of the descriptors 0, 1 and 2 that were closed. MF_REFUSED if this process has a
+ * for the settings of its job, for up to a minute. From then on SIGPIPE is ignored, and /dev/null
+ * is open on those of the descriptors 0, 1 and 2 that were closed. MF_REFUSED if this process has a
  * job. On failure the reason is written to `error` (at most `error_bytes`, always terminated). */
 MF_API mf_code mf_open(mf_job** job, char* error, size_t error_bytes);
 /** The last failure, one line. Valid until the next call. Never null. */
@@ -188,8 +188,9 @@ MF_API mf_code mf_samples(mf_job* job, uint64_t step, uint32_t number, uint64_t*
 MF_API mf_code mf_set_metric(mf_job* job, size_t metric, double value);
 /** MF_MICROBATCH, before mf_add(): sets the weight of its loss and gradients in the means of the
  * step, such as the number of tokens over which its loss is the mean; the means of the step are
- * then over all tokens. The default is 1. With 0 nothing is added, and the microbatch counts as 0 in
- * the means of metrics and of the changes of buffers, which have no weights. Finite, at most 1e9. */
+ * then over all tokens. The default is 1. With 0 nothing is added, and the microbatch counts as 0
+ * in the means of metrics and of the changes of buffers, which have no weights. Finite, at most
+ * 1e9. */
 MF_API mf_code mf_set_weight(mf_job* job, double weight);
 /** MF_MICROBATCH: passes the result. `gradients`: one for each parameter, of the microbatch's mean
  * loss; null = zeros. `loss`: mean over the microbatch. `correct`: number of correct predictions, 0
