@@ -238,8 +238,9 @@ void Coordinator::publish() {
   ENSURE(!quorum_.lack(membership_), "a view is made only with the consent of a majority");
   ENSURE(!quota_.lack(membership_, now_), "a view is made only of enough workers");
   const bool is_resumed = membership_.view() && phase_ != JobPhase::kStopping;
-  View view = make_view(membership_, term_.view_id_after(membership_.view()),
-                        quorum_.bases(membership_), options_);
+  View view =
+      make_view(membership_, quorum_.next_members(membership_),
+                term_.view_id_after(membership_.view()), quorum_.bases(membership_), options_);
   if (options_.steps_need_all_members && view.committed < membership_.committed()) {
     outbox_.note("restarted", std::nullopt,
                  "every holder of step " + std::to_string(value(membership_.committed())) +

@@ -87,18 +87,24 @@ Candidates Membership::candidates() const {
   return ready;
 }
 
-Candidates Membership::next_members() const {
-  std::size_t room = free_places(Peer::Phase::kStopped);
-  Candidates members;
-  for (const auto& [id, peer] : candidates()) {
-    if (peer->phase() == Peer::Phase::kReady) {
-      if (room == 0) {
-        continue;
-      }
-      --room;
+Candidates Membership::next_members(const std::set<MemberId>& voters) const {
+  const auto is_spare = [&voters](const auto& candidate) {
+    return candidate.second->phase() == Peer::Phase::kReady && !voters.contains(candidate.first);
+  };
+  Candidates members = candidates();
+  const auto taken =
+      static_cast<std::size_t>(std::ranges::count_if(members, [&is_spare](const auto& candidate) {
+        return !is_spare(candidate) && !candidate.second->is_leaving();
+      }));
+  std::size_t room = view_max_ - std::min<std::size_t>(taken, view_max_);
+  std::erase_if(members, [&](const auto& candidate) {
+    if (!is_spare(candidate)) {
+      return false;
     }
-    members.emplace_back(id, peer);
-  }
+    const bool has_room = room > 0;
+    room -= has_room ? 1 : 0;
+    return !has_room;
+  });
   return members;
 }
 

@@ -67,7 +67,9 @@ class Membership {
   [[nodiscard]] std::vector<MemberId> active() const;
   [[nodiscard]] Candidates candidates() const;
   /// The members of the next view: those of the last one, then ready workers while there is room.
-  [[nodiscard]] Candidates next_members() const;
+  /// The ready ones among `voters`, whose consent the next view may need, come first, and are
+  /// members even without room.
+  [[nodiscard]] Candidates next_members(const std::set<MemberId>& voters) const;
   /// Free places for spares, beside the members in this phase. A member that leaves needs no place:
   /// a spare may be admitted before it has left.
   [[nodiscard]] std::size_t free_places(Peer::Phase of_members) const;

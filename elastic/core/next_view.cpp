@@ -98,9 +98,8 @@ bool has_lost_state(const Membership& membership) {
          });
 }
 
-View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> bases,
-               const CoordinatorOptions& options) {
-  const Candidates candidates = membership.next_members();
+View make_view(const Membership& membership, const Candidates& candidates, ViewId id,
+               std::vector<ViewBase> bases, const CoordinatorOptions& options) {
   ENSURE(!candidates.empty() && candidates.size() <= kMembersMax, "a view has members");
   View view;
   view.id = id;

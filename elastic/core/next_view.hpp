@@ -21,10 +21,11 @@ namespace mayfly::elastic {
 /// checkpoint, which may have a later step than they have.
 [[nodiscard]] bool has_lost_state(const Membership& membership);
 
-/// The view of Membership::next_members(), which must not be empty; `id` and `bases` are as in
-/// View. Each microbatch has exactly one owner, in the first step and in all others.
-[[nodiscard]] View make_view(const Membership& membership, ViewId id, std::vector<ViewBase> bases,
-                             const CoordinatorOptions& options);
+/// The view of these candidates of the membership, of which there must be one at least; `id` and
+/// `bases` are as in View. Each microbatch has exactly one owner, in the first step and in all
+/// others.
+[[nodiscard]] View make_view(const Membership& membership, const Candidates& candidates, ViewId id,
+                             std::vector<ViewBase> bases, const CoordinatorOptions& options);
 
 /// Members of `next` that are ready and have not been in a view before, in the order of their ids.
 [[nodiscard]] std::vector<MemberId> newcomers_in(const View& next, const Membership& membership);

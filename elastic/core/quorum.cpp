@@ -48,7 +48,7 @@ Quorum::Consent Quorum::consent(const Membership& membership) const {
     given.last_view_died = given.last_view_died || !had_a_part;
     given.members.insert(id);
   };
-  for (const auto& [id, peer] : membership.next_members()) {
+  for (const auto& [id, peer] : next_members(membership)) {
     if (membership.is_in_view(id)) {
       obeys(id, peer->stopped.view, peer->stopped.contributed);
     } else {
@@ -69,21 +69,37 @@ Quorum::Consent Quorum::consent(const Membership& membership) const {
   return given;
 }
 
+std::vector<ViewBase> Quorum::possible_bases(const View& last) const {
+  std::vector<ViewBase> bases;
+  if (!is_view_active_) {
+    bases = last.bases;
+  }
+  ViewBase newest = base_of(last);
+  std::erase_if(bases, [&newest](const ViewBase& base) { return base.members == newest.members; });
+  bases.push_back(std::move(newest));  // its majority is also one of the bases with equal members
+  return bases;
+}
+
+Candidates Quorum::next_members(const Membership& membership) const {
+  std::set<MemberId> voters;
+  if (is_required_ && membership.view()) {
+    for (const ViewBase& base : possible_bases(*membership.view())) {
+      voters.insert(base.members.begin(), base.members.end());
+    }
+  }
+  return membership.next_members(voters);
+}
+
 /// Nothing if too many views with different members are in doubt in a row.
 std::optional<std::vector<ViewBase>> Quorum::bases_with(const Consent& given,
                                                         const Membership& membership) const {
   if (!is_required_ || !membership.view()) {
     return std::vector<ViewBase>{};
   }
-  if (is_view_active_ || membership.view()->bases.empty()) {
-    return std::vector<ViewBase>{base_of(*membership.view())};
-  }
-  std::vector<ViewBase> bases = membership.view()->bases;
-  if (!given.last_view_died) {
-    ViewBase last = base_of(*membership.view());
-    std::erase_if(bases, [&last](const ViewBase& base) { return base.members == last.members; });
-    bases.push_back(std::move(last));  // its majority is also one of the bases with equal members
-  }
+  const bool is_in_doubt = !is_view_active_ && !membership.view()->bases.empty();
+  std::vector<ViewBase> bases = is_in_doubt && given.last_view_died
+                                    ? membership.view()->bases
+                                    : possible_bases(*membership.view());
   if (bases.size() > kViewBasesMax) {
     return std::nullopt;
   }

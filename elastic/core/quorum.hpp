@@ -25,6 +25,9 @@ class Quorum {
  public:
   explicit Quorum(const CoordinatorOptions& options);
 
+  /// The members of the next view. Members of the bases have places, even if they lost their place
+  /// in the meantime or never knew that they had one: nobody else can give their consent.
+  [[nodiscard]] Candidates next_members(const Membership& membership) const;
   /// What the next view lacks; nothing if it needs no quorum or has one.
   [[nodiscard]] std::optional<std::string> lack(const Membership& membership) const;
   /// Why a coordinator with this membership is not in charge; nothing if it needs no quorum or has
@@ -81,6 +84,8 @@ class Quorum {
     bool last_view_died = false;  // no member can have committed a step of it
   };
   [[nodiscard]] Consent consent(const Membership& membership) const;
+  /// All views that can be bases of the next one.
+  [[nodiscard]] std::vector<ViewBase> possible_bases(const View& last) const;
   [[nodiscard]] std::optional<std::vector<ViewBase>> bases_with(const Consent& given,
                                                                 const Membership& membership) const;
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/unit/elastic/coordinator_harness.hpp"
+#include "tests/unit/elastic/resume_fixture.hpp"
 
 // Workers beyond the largest view wait until there is a place for them.
 
@@ -134,6 +134,37 @@ TEST(CoordinatorSpares, CountAsWorkersThatAreNeeded) {
   CoordinatorHarness job = running(1, 2);
   lose(job, k2);
   EXPECT_EQ(job.view_members(), (Members{k1, k3}));
+}
+
+TEST(CoordinatorSpares, WhoseConsentIsNeededHasAPlaceEvenIfTheViewIsFull) {
+  CoordinatorOptions options = quorum_options(true);
+  options.view_max = 2;
+  CoordinatorHarness standby(options);
+  const View view = old_view(5, 5);
+  for (const MemberId member : {k1, k2, k3}) {
+    ASSERT_TRUE(join_again(standby, member, view));
+  }
+  standby.pass(milliseconds(2100), {k1, k2, k3});
+  EXPECT_EQ(standby.view_members(), (std::vector<MemberId>{k1, k2, k3}));
+}
+
+/// The coordinator died between choosing the member and informing it (failover, seed 2935).
+TEST(CoordinatorSpares, AMemberThatNeverKnewOfItsPlaceConsentsThoughThereAreSpares) {
+  CoordinatorOptions options = quorum_options();
+  options.view_max = 1;
+  View view = old_view(1, 1, 0);
+  view.members.front().id = k3;
+  CoordinatorHarness job(options, log_with(view));
+  for (const MemberId member : {k1, k2, k3}) {
+    ASSERT_TRUE(come_back(job, member, 0));
+    Resume resume;
+    resume.incarnation = job.coordinator.incarnation();
+    resume.phase = ResumePhase::kReady;
+    job.say(member, resume);
+  }
+  job.pass(milliseconds(2100), {k1, k2, k3});
+  EXPECT_FALSE(job.noted("no_quorum"));
+  EXPECT_TRUE(job.coordinator.is_in_charge());  // and offers them the newest checkpoint
 }
 
 }  // namespace

@@ -104,12 +104,31 @@ TEST(Membership, SparesTakeOnlyTheRoomThatMembersLeave) {
   membership.stopped(k1, stopped_after(10));
   add_ready(membership, k2);
   add_ready(membership, k3);
-  const Candidates next = membership.next_members();
+  const Candidates next = membership.next_members({});
   ASSERT_EQ(next.size(), 2u);
   EXPECT_EQ(next[0].first, k1);
   EXPECT_EQ(next[1].first, k2);
   membership.wants_to_leave(k1, "notice");
-  EXPECT_EQ(membership.next_members().size(), 3u) << "one on its way out needs no place";
+  EXPECT_EQ(membership.next_members({}).size(), 3u) << "one on its way out needs no place";
+}
+
+TEST(Membership, SparesWhoseConsentIsNeededComeFirstEvenIfThereIsNoRoom) {
+  CoordinatorOptions options;
+  options.view_max = 2;
+  Membership membership = working({k1}, options);
+  membership.stopped(k1, stopped_after(10));
+  for (const MemberId ready : {k2, k3, k4}) {
+    add_ready(membership, ready);
+  }
+  const auto ids_with = [&membership](const std::set<MemberId>& voters) {
+    std::vector<MemberId> ids;
+    for (const auto& candidate : membership.next_members(voters)) {
+      ids.push_back(candidate.first);
+    }
+    return ids;
+  };
+  EXPECT_EQ(ids_with({k1, k4}), (std::vector<MemberId>{k1, k4}));
+  EXPECT_EQ(ids_with({k3, k4}), (std::vector<MemberId>{k1, k3, k4}));
 }
 
 TEST(Membership, TheOnlyHolderOfTheLastStepStays) {

@@ -24,7 +24,8 @@ TEST(NextView, ResumesAfterTheNewestStepAndNamesWhoIsBehind) {
   Membership membership = working({k1, k2});
   membership.stopped(k1, stopped_after(11));
   membership.stopped(k2, stopped_after(10));
-  const View view = make_view(membership, ViewId{2}, {}, of_four_microbatches());
+  const View view =
+      make_view(membership, membership.candidates(), ViewId{2}, {}, of_four_microbatches());
   EXPECT_EQ(view.id, ViewId{2});
   EXPECT_EQ(view.committed, Step{11});
   EXPECT_EQ(view.source, Rank{0});
@@ -36,7 +37,8 @@ TEST(NextView, KeepsSumsOfMembersThatAreNotBehind) {
   Membership membership = working({k1, k2});
   membership.stopped(k1, holding(10, 0, 3));
   membership.stopped(k2, holding(10, 3, 1));
-  const View view = make_view(membership, ViewId{2}, {}, of_four_microbatches());
+  const View view =
+      make_view(membership, membership.candidates(), ViewId{2}, {}, of_four_microbatches());
   EXPECT_EQ(view.members[0].first_step, MicrobatchSet::range(0, 3));
   EXPECT_EQ(view.members[1].first_step, MicrobatchSet::range(3, 1));
   EXPECT_EQ(view.members[0].count, 2u) << "in later steps all have the same";
@@ -47,11 +49,12 @@ TEST(NextView, AJoinerWithALargeStateToFetchObserves) {
   membership.stopped(k1, stopped_after(12));
   add_ready(membership, k2);
   CoordinatorOptions options = of_four_microbatches();
-  const View view = make_view(membership, ViewId{2}, {}, options);
+  const View view = make_view(membership, membership.candidates(), ViewId{2}, {}, options);
   EXPECT_EQ(view.members[1].observes, ViewId{2});
   EXPECT_TRUE(view.members[1].first_step.empty());
   options.observe_from_bytes = 5000;
-  EXPECT_FALSE(make_view(membership, ViewId{2}, {}, options).has_observers());
+  EXPECT_FALSE(
+      make_view(membership, membership.candidates(), ViewId{2}, {}, options).has_observers());
 }
 
 TEST(NextView, NewcomersAreThoseThatWereInNoView) {
