@@ -202,12 +202,15 @@ void Coordinator::go_on() {
     return;
   }
   dismiss_leavers();
-  if (const auto too_few = quota_.lack(membership_, now_)) {
+  const auto no_majority = quorum_.lack(membership_);
+  if (!no_majority) {
+    quorum_.found();
+  }
+  if (no_majority && !membership_.candidates().empty()) {
+    wait_for_quorum(*no_majority);  // even if there are too few: another coordinator may need them
+  } else if (const auto too_few = quota_.lack(membership_, now_)) {
     wait(*too_few);
-  } else if (const auto no_majority = quorum_.lack(membership_)) {
-    wait_for_quorum(*no_majority);
   } else if (options_.steps_need_all_members && has_lost_state(membership_)) {
-    quorum_.found();  // only a coordinator in charge offers a checkpoint
     offer_checkpoint();
   } else {
     publish();
@@ -257,7 +260,6 @@ void Coordinator::publish() {
   offers_checkpoint_ = false;
   speeds_.view_began();
   quota_.met();
-  quorum_.found();
   quorum_.view_changed();
   stalls_.restart();
   view_on_record_ = view.id;

@@ -35,6 +35,36 @@ TEST(CoordinatorQuorum, AMinorityWaitsAndIsThenSentToOtherCoordinators) {
   EXPECT_FALSE(job.outcome());
 }
 
+/// A deposed coordinator kept its members, and the one in charge waited for them (failover, seed
+/// 3819).
+TEST(CoordinatorQuorum, AMinorityIsSentToOtherCoordinatorsEvenIfTheJobNeedsMoreWorkers) {
+  CoordinatorHarness job = primary(5, 4);
+  lose(job, {k3, k4, k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  EXPECT_TRUE(job.noted("no_quorum"));
+  job.pass(milliseconds(6100), {k1, k2});
+  EXPECT_EQ(job.sent<NoQuorum>(k1).size(), 1u);
+  EXPECT_EQ(job.sent<NoQuorum>(k2).size(), 1u);
+}
+
+TEST(CoordinatorQuorum, AMajorityStaysThoughTheJobNeedsMoreWorkers) {
+  CoordinatorHarness job = primary(5, 4);
+  const View view = job.view();
+  lose(job, {k3, k4, k5});
+  job.stopped(k1, 1);
+  job.stopped(k2, 1);
+  job.pass(milliseconds(2000), {k1, k2});
+  EXPECT_FALSE(job.coordinator.is_in_charge());
+  return_stopped(job, k3, view, 1);
+  EXPECT_TRUE(job.coordinator.is_in_charge());
+  job.pass(milliseconds(10000), {k1, k2, k3});
+  EXPECT_TRUE(job.sent<NoQuorum>(k1).empty());
+  EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
+  (void)job.join();
+  EXPECT_EQ(job.view_members().size(), 4u);
+}
+
 /// The connection of a killed process may break before its sentinel reports the death.
 TEST(CoordinatorQuorum, ADeathThatIsToldAfterTheConnectionBrokeCounts) {
   CoordinatorHarness job = primary(3);
@@ -295,19 +325,6 @@ TEST(CoordinatorQuorum, WhoJoinsAgainCountsAsTheMemberOfTheOldViewThatItWas) {
   EXPECT_EQ(job.view_members(), (std::vector<MemberId>{k1, k2, k5}));
   EXPECT_EQ(job.view().bases.size(), 2u) << "nobody knows what member 3 did in the last one";
   EXPECT_EQ(job.view().bases.back().id, doubtful.id);
-}
-
-TEST(CoordinatorQuorum, WhoFindsNoPlaceInTheNextViewGivesNoConsent) {
-  CoordinatorOptions options = quorum_options(true);
-  options.view_max = 2;
-  CoordinatorHarness standby(options);
-  const View view = old_view(5, 5);
-  for (const MemberId member : {k1, k2, k3}) {
-    ASSERT_TRUE(join_again(standby, member, view));
-  }
-  standby.pass(milliseconds(2100), {k1, k2, k3});
-  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kWaiting)
-      << "the third could follow somebody else";
 }
 
 TEST(CoordinatorQuorum, TheViewAfterOneInDoubtNeedsAMajorityOfBoth) {

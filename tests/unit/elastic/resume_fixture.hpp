@@ -106,9 +106,10 @@ inline CoordinatorOptions quorum_options(bool standby = false) {
 }
 
 /// A running job with standbys, of `count` members whose view has committed a step.
-inline CoordinatorHarness primary(std::uint32_t count) {
+inline CoordinatorHarness primary(std::uint32_t count, std::uint32_t min_workers = 1) {
   CoordinatorOptions options = quorum_options();
   options.initial_workers = count;
+  options.min_workers = min_workers;
   CoordinatorHarness job(options);
   for (std::uint32_t i = 0; i < count; ++i) {
     (void)job.join();
