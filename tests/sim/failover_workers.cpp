@@ -252,13 +252,14 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
   }
 }
 
-/// Ends the run when every worker has learned that the job is done. The coordinator itself may have
-/// crashed after it told the workers and before it ended. A standby could not learn that the job is
-/// done, because it has no log in this world.
+/// Ends the run when every worker has learned that the job is done or stopped. The coordinator
+/// itself may have crashed after it told the workers and before it ended. A standby could not learn
+/// that the job is done, because it has no log in this world.
 void FailoverWorld::end_with_last_worker(DismissReason reason) {
   const bool any_left = std::any_of(workers_.begin(), workers_.end(),
                                     [](const auto& worker) { return worker->alive; });
-  is_known_done_ = is_known_done_ || reason == DismissReason::kJobDone;
+  is_known_done_ = is_known_done_ || reason == DismissReason::kJobDone ||
+                   (is_stop_asked_ && reason == DismissReason::kJobStopped);
   is_over_ = is_over_ || (is_known_done_ && !any_left);
 }
 

@@ -91,6 +91,17 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   if (scenario.standbys > 0 && random.below(4) == 0) {
     scenario.suspend_every = draw_between(random, milliseconds(500), seconds(5));
   }
+  RandomStream wider{CounterRandom(seed).split("wider failover")};
+  if (scenario.workers > 1 && wider.below(4) == 0) {
+    scenario.spares = static_cast<std::uint32_t>(1 + wider.below(scenario.workers - 1));
+  }
+  if (wider.below(4) == 0) {
+    scenario.min_workers =
+        static_cast<std::uint32_t>(1 + wider.below(scenario.workers - scenario.spares));
+  }
+  if (wider.below(6) == 0) {
+    scenario.stop_after = draw_between(wider, milliseconds(100), seconds(8));
+  }
   return scenario;
 }
 
@@ -132,11 +143,13 @@ std::vector<std::pair<std::string, std::uint64_t>> FailoverResult::counts() cons
           {"records that did not fit", unwritten},
           {"rejoined", rejoins},
           {"commits undone", undone},
-          {"gave up", gave_up}};
+          {"gave up", gave_up},
+          {"stopped", stopped}};
 }
 
 std::string describe(const FailoverScenario& s) {
-  return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.workers) + " workers, " +
+  return "seed " + std::to_string(s.seed) + ": " + std::to_string(s.workers) + " workers (" +
+         std::to_string(s.spares) + " spares, at least " + std::to_string(s.min_workers) + "), " +
          std::to_string(s.standbys) + " standbys, " + std::to_string(s.steps) +
          " steps; milliseconds between" + ms("coordinator_crash", s.coordinator_crash_every) +
          ms("worker_crash", s.worker_crash_every) + ms("cut", s.cut_every) +
@@ -148,7 +161,7 @@ std::string describe(const FailoverScenario& s) {
          (s.replaces_nobody ? " replaces_nobody" : "") + "; times" +
          ms("progress", s.progress_every) + ms("min_workers", s.min_workers_timeout) +
          ms("resume", s.resume_timeout) + ms("quorum", s.quorum_timeout) +
-         ms("give_up", s.give_up_after) + ms("end", s.end_takes) +
+         ms("give_up", s.give_up_after) + ms("stop", s.stop_after) + ms("end", s.end_takes) +
          (s.delta_from_members < s.workers ? "; views come as changes" : "") +
          (s.clock_drift_per_mille == 0
               ? std::string()
@@ -227,6 +240,9 @@ void FailoverWorld::start_faults() {
     disk_full_until_ = std::max(disk_full_until_, queue_.now() + draw(scenario_.disk_full_max));
     tell("the disk is full");
   });
+  if (scenario_.stop_after > Duration::zero()) {
+    after(scenario_.stop_after, [this] { stop_the_job(); });
+  }
   keep_enough_workers();
   after(scenario_.faults_end, [this] { end_faults(); });
 }
@@ -274,6 +290,23 @@ void FailoverWorld::resume_the_job() {
   give(0, coordinator_event::PauseAsked{false});
   if (!hosts_[0]->core || hosts_[0]->life != life) {  // no answer
     after(milliseconds(50), [this] { resume_the_job(); });
+  }
+}
+
+/// The operator asks the coordinators that lead the job, and repeats the command until there is
+/// one. If that one is lost, its successor may not know about the command.
+void FailoverWorld::stop_the_job() {
+  bool is_heard = false;
+  for (std::size_t host = 0; host < hosts_.size() && !is_over_; ++host) {
+    if (hosts_[host]->core && hosts_[host]->leads) {
+      tell("an operator stops the job at coordinator " + std::to_string(host));
+      is_heard = is_stop_asked_ = true;
+      budget_.on_event();
+      give(host, coordinator_event::StopAsked{"operator"});
+    }
+  }
+  if (!is_heard) {
+    after(milliseconds(50), [this] { stop_the_job(); });
   }
 }
 

@@ -46,7 +46,9 @@ enum class BrokenCore {
 struct FailoverScenario {
   std::uint64_t seed = 0;
   std::uint32_t workers = 4;
-  std::uint32_t standbys = 0;  ///< more than 0: a quorum is required
+  std::uint32_t standbys = 0;     ///< more than 0: a quorum is required
+  std::uint32_t spares = 0;       ///< so many of the workers have no place in a view
+  std::uint32_t min_workers = 1;  ///< at most workers - spares
   std::uint64_t steps = 60;
   Duration coordinator_crash_every{};
   Duration worker_crash_every{};
@@ -74,6 +76,7 @@ struct FailoverScenario {
   std::uint32_t clock_drift_per_mille = 0;
   Duration notice_every{};   ///< a worker is asked to leave
   Duration give_up_after{};  ///< a worker leaves if it lacks a coordinator for so long; 0 = never
+  Duration stop_after{};     ///< an operator stops the job; 0 = never
   bool replaces_nobody = false;           ///< no new worker joins as long as there are faults
   Duration end_takes{};                   ///< longest time of the members' work after the last step
   std::uint32_t delta_from_members = 32;  ///< views of so many members are announced as deltas
@@ -113,6 +116,7 @@ struct FailoverResult {
   std::uint64_t rejoins = 0;
   std::uint64_t undone = 0;   ///< times that a committed step was computed again
   std::uint64_t gave_up = 0;  ///< jobs that ended because they had too few members
+  std::uint64_t stopped = 0;  ///< jobs that an operator ended
 
   /// The counts by name, the most interesting ones first.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
@@ -141,6 +145,7 @@ class FailoverWorld {
   void pause_the_job();
   void resume_the_job();
   void ask_somebody_to_leave();
+  void stop_the_job();
   void cut_some_links();
   void suspend(std::size_t host);
   void leave_silent(std::size_t host);
@@ -215,8 +220,9 @@ class FailoverWorld {
   Instant disk_full_until_;
   bool is_paused_ = false;  // the operator has paused the job and not resumed it
   bool is_calm_ = false;
+  bool is_stop_asked_ = false;  // a coordinator has received an operator's request
   bool is_over_ = false;
-  bool is_known_done_ = false;  // a member knows that the job is done; others may not know it yet
+  bool is_known_done_ = false;  // a member knows that the job is done, or stopped; others may not
   FailoverResult result_;
 };
 
