@@ -52,6 +52,7 @@ struct Services {
       send_command;
   /// Sleeps.
   std::function<void(Duration)> pause;
+  std::function<Instant()> now;
   std::function<int(const engine::CompareOptions&)> compare;
   std::function<int(const engine::TuneSwitchOptions&)> tune_switch;
   std::function<int(const engine::DifferenceOptions&)> profile_differences;

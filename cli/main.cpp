@@ -67,6 +67,7 @@ cli::Services real_services() {
       .fork_sentinel = elastic::fork_sentinel,
       .send_command = elastic::send_command,
       .pause = pause_for,
+      .now = monotonic_now,
       .compare = engine::run_compare,
       .tune_switch = engine::run_tune_switch,
       .profile_differences = engine::run_difference_profile,

@@ -207,13 +207,15 @@ class StatusReader {
 };
 
 /// Repeats a first query that succeeded until the job has ended, no coordinator has answered for
-/// kSilenceMost, or the output is closed.
+/// kSilenceMost, or the output is closed. The first query without an answer is reported, because an
+/// answer may be missing for long, and the last status would be taken for the present one.
 int watch(StatusReader& reader, const ParsedArguments& arguments, Context& context) {
   const Result<Duration> interval = seconds_of(arguments, "interval", "1");
   if (!interval.ok()) {
     return context.complain(interval.error());
   }
-  Duration silence{};
+  Instant answered = context.services.now();
+  bool is_silent = false;
   while (context.out.flush()) {
     context.services.pause(interval.value());
     const Result<std::string> text = reader.read();
@@ -222,14 +224,19 @@ int watch(StatusReader& reader, const ParsedArguments& arguments, Context& conte
         context.out << "the job has ended\n";
         return kExitDone;
       }
-      silence += interval.value();
-      if (silence >= kSilenceMost) {
+      if (context.services.now() - answered >= kSilenceMost) {
         return context.complain(text.error());
+      }
+      if (!std::exchange(is_silent, true)) {
+        context.complain(fmt::format("{}; asking again for {} s", text.error().detail,
+                                     kSilenceMost / seconds(1)),
+                         kExitFailed);
       }
       reader.find_coordinator();
       continue;
     }
-    silence = {};
+    answered = context.services.now();
+    is_silent = false;
     // On a terminal each status replaces the one before; other outputs receive one after another.
     const bool in_place = context.out_is_terminal && !arguments.has("json");
     context.out << (in_place ? "\x1b[H\x1b[2J" : arguments.has("json") ? "" : "\n") << text.value();

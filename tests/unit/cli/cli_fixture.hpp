@@ -72,6 +72,8 @@ class CliTest : public ::testing::Test {
       asked_ = endpoint + " " + command.verb + " " + command.argument;
       return reply_;
     };
+    s.pause = [this](Duration length) { clock_ = clock_ + length; };
+    s.now = [this] { return clock_; };
   }
 
   int run(const std::vector<std::string>& words) {
@@ -93,6 +95,7 @@ class CliTest : public ::testing::Test {
   std::vector<std::string> command_;  // the command of a user's own program
   std::vector<std::pair<std::string, std::string>> given_;
   int sentinels_forked_ = 0;
+  Instant clock_;  // pauses advance it
   std::string asked_;
   std::string settings_asked_of_;  // endpoints that were asked for settings
   Result<engine::JobConfig> told_settings_ = engine::JobConfig();

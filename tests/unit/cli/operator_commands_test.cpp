@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -162,7 +163,6 @@ TEST_F(OperatorTest, StatusIsNotWatchedForAReaderThatIsGone) {
     out_.setstate(++looks == 3 ? std::ios::badbit : std::ios::goodbit);
     return elastic::CommandReply{true, R"({"step":1})"};
   };
-  context_.services.pause = [](Duration) {};
   EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch"}), 1);
   EXPECT_EQ(looks, 3);
   EXPECT_EQ(err(), "");
@@ -182,13 +182,32 @@ TEST_F(OperatorTest, StatusWatchesOnWhileTheCoordinatorIsStartedAgain) {
     }
     return elastic::CommandReply{true, R"({"step":)" + std::to_string(looks) + "}"};
   };
-  context_.services.pause = [](Duration) {};
   EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch", "--interval", "20"}), 1);
   EXPECT_THAT(out(), HasSubstr("step              4\n"));
   EXPECT_THAT(err(), HasSubstr("nobody listens; if the coordinator of " + folder_.path()));
   EXPECT_EQ(looks, 7) << "a minute after the last answer";
   EXPECT_EQ(asked[1], "127.0.0.1:4242");
   EXPECT_EQ(asked[2], "127.0.0.1:4343") << "the next coordinator listens elsewhere";
+}
+
+TEST_F(OperatorTest, StatusSaysAtOnceThatTheHostDoesNotAnswer) {
+  int looks = 0;
+  std::string said_first;
+  context_.services.send_command = [&](const std::string&, ByteSpan, const elastic::Command&,
+                                       Duration timeout) -> Result<elastic::CommandReply> {
+    if (++looks == 1) {
+      return elastic::CommandReply{true, R"({"step":1})"};
+    }
+    said_first = looks == 3 ? err() : said_first;
+    clock_ = clock_ + timeout;
+    return Error{Errc::kDeadline, "127.0.0.1:4242 does not answer"};
+  };
+  EXPECT_EQ(run({"status", "--run-dir", folder_.path(), "--watch"}), 1);
+  EXPECT_THAT(said_first, HasSubstr("does not answer"));
+  EXPECT_THAT(said_first, HasSubstr("asking again for 60 s\n"));
+  EXPECT_EQ(looks, 11) << "the time of queries without an answer counts: a minute in all";
+  const std::string rest = err().substr(said_first.size());
+  EXPECT_EQ(std::ranges::count(rest, '\n'), 1) << "it is said once, and at the end: " << rest;
 }
 
 TEST(StatusTable, SurvivesAnyAnswer) {
