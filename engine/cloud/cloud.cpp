@@ -31,7 +31,8 @@ constexpr std::uint64_t kFirstEvaluatorId = std::uint64_t{1} << 62;
 constexpr Duration kChargePatience = seconds(3);
 
 /// The command line that the local provider starts.
-std::vector<std::string> local_command(const JobConfig& config, const std::string& coordinators) {
+Result<std::vector<std::string>> local_command(const JobConfig& config,
+                                               const std::string& coordinators) {
   std::vector<std::string> argv = {"/proc/self/exe",
                                    "worker",
                                    "--config",
@@ -41,10 +42,11 @@ std::vector<std::string> local_command(const JobConfig& config, const std::strin
                                    "--launched",
                                    "--server",
                                    "{id}"};
-  Result<std::vector<std::string>> more = split_words(worker_words(config));
-  if (more.ok()) {
-    argv.insert(argv.end(), more.value().begin(), more.value().end());
+  const Result<std::vector<std::string>> more = split_words(worker_words(config));
+  if (!more.ok()) {
+    return Error{Errc::kInvalidInput, "cloud_worker_args: " + more.error().detail};
   }
+  argv.insert(argv.end(), more.value().begin(), more.value().end());
   return argv;
 }
 
@@ -116,8 +118,12 @@ Result<void> Cloud::prepare() {
   const JobConfig& config = process_.config();
   coordinators_ = worker_coordinators(config, process_.server().endpoint());
   label_ = cloud_label(config);
-  TRY_ASSIGN(providers_, make_cloud_providers(config, label_, local_command(config, coordinators_),
-                                              1 + kRequestsAtOnce + kReleasesAtOnce));
+  std::vector<std::string> argv;  // for others the arguments are a part of a shell's script
+  if (config.cloud_provider == "local") {
+    TRY_ASSIGN(argv, local_command(config, coordinators_));
+  }
+  TRY_ASSIGN(providers_,
+             make_cloud_providers(config, label_, argv, 1 + kRequestsAtOnce + kReleasesAtOnce));
   if (const auto options = replacement_options(config, providers_[0]->capabilities());
       !options.ok()) {
     return options.error();

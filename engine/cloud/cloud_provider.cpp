@@ -329,13 +329,29 @@ Result<std::vector<std::unique_ptr<Provider>>> make_cloud_providers(
   return providers;
 }
 
+namespace {
+
+/// Whether the backslash at this place inside `quote` (0 = outside of quotes) protects the next
+/// character.
+bool protects_next(const std::string& text, std::size_t at, char quote) {
+  const char next = at + 1 < text.size() ? text[at + 1] : char{0};
+  return next != 0 && (quote == 0 || (quote == '"' &&
+                                      std::string_view("\"\\$`").find(next) != std::string::npos));
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> split_words(const std::string& text) {
   std::vector<std::string> words;
   std::string word;
   bool in_word = false;
   char quote = 0;
-  for (const char c : text) {
-    if (quote != 0) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\\' && protects_next(text, at, quote)) {
+      word += text[++at];
+      in_word = true;
+    } else if (quote != 0) {
       quote = c == quote ? char{0} : quote;
       if (quote != 0) {
         word += c;

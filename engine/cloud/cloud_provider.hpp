@@ -34,8 +34,8 @@ namespace mayfly::engine {
     const JobConfig& config, const std::string& label, const std::vector<std::string>& local_argv,
     std::size_t threads);
 
-/// Splits a text at spaces; "double" and 'single' quotes protect them. kInvalidInput for an open
-/// quote.
+/// Splits a text at spaces, which "double" and 'single' quotes and backslashes protect, as a shell
+/// does: the words of shell_line() come back. kInvalidInput for an open quote.
 [[nodiscard]] Result<std::vector<std::string>> split_words(const std::string& text);
 
 /// For a job whose servers compute on GPUs: the GPU of each offer's machine type, and whether the

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "base/time.hpp"
 #include "engine/cloud/cloud_memory.hpp"
 #include "engine/cloud/cloud_plan.hpp"
@@ -413,6 +414,15 @@ TEST(SplitWords, KeepsQuotedSpaces) {
             (std::vector<std::string>{"a", "b c", "de f"}));
   EXPECT_TRUE(split_words("").value().empty());
   EXPECT_FALSE(split_words("'open").ok());
+  EXPECT_EQ(split_words("it\\'s a\\ b \"say \\\"a\\b\\\"\" 'c\\d' \\").value(),
+            (std::vector<std::string>{"it's", "a b", "say \"a\\b\"", "c\\d", "\\"}));
+}
+
+TEST(SplitWords, GivesBackTheWordsOfAProgram) {
+  const std::vector<std::string> words = {"python3", "it's", "", "a b", "\\", "\"$HOME\"", "'"};
+  const auto split = split_words(shell_line(words));
+  ASSERT_TRUE(split.ok()) << split.error().detail;
+  EXPECT_EQ(split.value(), words);
 }
 
 }  // namespace

@@ -81,6 +81,16 @@ class CloudTest : public ::testing::Test {
   std::unique_ptr<CoordinatorProcess> process_;
 };
 
+TEST_F(CloudTest, RefusesArgumentsThatAreNoWords) {
+  config_.cloud_provider = "local";
+  config_.cloud_command = config_.cloud_offers = "";
+  config_.cloud_worker_args = "--data 'images of a";
+  start();
+  const Result<std::unique_ptr<Cloud>> cloud = Cloud::start(*process_);
+  ASSERT_FALSE(cloud.ok()) << "workers would start without these arguments";
+  EXPECT_EQ(cloud.error().detail, "cloud_worker_args: a quote is not closed");
+}
+
 TEST_F(CloudTest, ReplacesAWorkerThatIsLost) {
   start();
   UniqueFd worker = join();
