@@ -40,6 +40,9 @@ Complaint check_requests(const JobConfig& c) {
   constexpr std::size_t kServerCharactersMax = 128;
   // A worker leaves two minutes before its server's end; a shorter lifetime pays for no step.
   constexpr double kLifetimeHoursLeast = 0.1;
+  if (!is_utf8(c.cloud_program)) {  // the settings of a run are on record as a TOML file
+    return std::string("the program's command is not valid UTF-8");
+  }
   if (c.server.size() > kServerCharactersMax) {
     return "server is longer than " + std::to_string(kServerCharactersMax) + " characters";
   }

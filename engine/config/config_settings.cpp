@@ -63,6 +63,16 @@ std::string servers_text(const JobConfig& config) {
   return config.ps == 0 ? kColocated : std::to_string(config.ps);
 }
 
+/// A command may have arguments of several lines, such as a script after `python3 -c`.
+Result<void> set_program(JobConfig& config, std::string_view text) {
+  config.cloud_program = text;
+  return {};
+}
+
+std::string program_text(const JobConfig& config) {
+  return config.cloud_program;
+}
+
 std::vector<Setting> job_settings() {
   using C = JobConfig;
   return {
@@ -291,8 +301,8 @@ std::vector<Setting> cloud_settings() {
            "for gce and ec2: words KEY=VALUE, such as project=P or image=I", kOwn),
       make("cloud_worker_args", &C::cloud_worker_args,
            "more arguments for `mayfly worker` on the servers", kOwn),
-      make("cloud_program", &C::cloud_program,
-           "program of your own, with arguments, that the servers run; `mayfly run` sets it", kOwn),
+      make_setting("cloud_program", SettingKind::kText, set_program, program_text,
+                   "program of yours, with arguments, for the servers; `mayfly run` sets it", kOwn),
       make("cloud_startup", &C::cloud_startup,
            "file with the start script of a new server; empty = generated", kOwn),
       make("cloud_bundle", &C::cloud_bundle,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <sstream>
 
@@ -215,9 +216,14 @@ Result<void> apply_entry(JobConfig& config, const std::string& name, const toml:
   return apply_setting(config, name, *text, source);
 }
 
+/// A string of one line; only the command of a program may have control characters.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
+    if (std::iscntrl(static_cast<unsigned char>(c)) != 0) {
+      out += fmt::format("\\u{:04X}", static_cast<unsigned char>(c));
+      continue;
+    }
     if (c == '"' || c == '\\') {
       out += '\\';
     }

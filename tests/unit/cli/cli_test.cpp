@@ -322,6 +322,18 @@ TEST_F(CliTest, RunStartsAProgramWithAllItsWords) {
   EXPECT_EQ(command_, (std::vector<std::string>{"python3", "train.py", "--workers", "7"}));
 }
 
+TEST_F(CliTest, RunRecordsAProgramWithLinesInItsWords) {
+  const std::string script = "import mayfly\n\tprint(\"it's\\n\")\x7f\n";
+  EXPECT_EQ(run({"run", "--", "python3", "-c", script}), 0) << err();
+  EXPECT_EQ(command_.back(), script);
+  engine::JobConfig read;
+  const Result<void> applied = engine::apply_toml(read, engine::to_toml(config_), "config.toml");
+  ASSERT_TRUE(applied.ok()) << applied.error().detail;
+  EXPECT_EQ(read.cloud_program, config_.cloud_program);
+  EXPECT_EQ(run({"run", "--", "./t", "caf\xe9"}), 2);
+  EXPECT_THAT(err(), HasSubstr("the program's command is not valid UTF-8"));
+}
+
 TEST_F(CliTest, RunInsideALauncherIsOneRank) {
   inside_launcher_ = true;
   EXPECT_EQ(run({"run", "--", "./train"}), 0);
