@@ -232,14 +232,15 @@ class FactsReader {
   Result<void> read_servers() {
     TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> offers,
                engine::parse_offers(config_.cloud_offers));
-    std::set<std::string> for_evaluators;
     for (const cloud_hooks::OfferTerms& terms : offers) {
-      if (terms.for_evaluator) {
-        for_evaluators.insert(cloud_hooks::to_string(terms.offer));
-      } else {
-        facts_.prices.push_back({machine_of_offer(terms.offer),
-                                 cloud_hooks::to_string(terms.offer.market), terms.price_per_hour});
-      }
+      facts_.prices.push_back({machine_of_offer(terms.offer),
+                               cloud_hooks::to_string(terms.offer.market), terms.price_per_hour});
+    }
+    TRY_ASSIGN(const std::vector<cloud_hooks::OfferTerms> of_evaluators,
+               engine::parse_offers(config_.evaluator_offers, "evaluator_offers"));
+    std::set<std::string> for_evaluators;
+    for (const cloud_hooks::OfferTerms& terms : of_evaluators) {
+      for_evaluators.insert(cloud_hooks::to_string(terms.offer));
     }
     for (const ServerLane& lane : run_.servers().lanes()) {
       const OfferText offer(lane.offer);
