@@ -26,7 +26,8 @@ constexpr double kRecoveryS = 0.05;
 constexpr double kJoinStopS = 0.02;
 constexpr std::size_t kMarketBytesMax = 1 << 22;
 constexpr std::size_t kTraceBytesMax = 1 << 26;
-constexpr double kMost = 1e9;  // of any number in the file
+constexpr double kMost = 1e9;                     // of any number in the file
+constexpr std::uint32_t kBlocksMost = 1'000'000;  // of a trace: at least eleven years
 
 /// A table of the file whose keys are read one after the other; the first fault is kept.
 class Reader {
@@ -153,14 +154,14 @@ class Reader {
   std::optional<Error> problem_;
 };
 
-/// Reads lines `ms,add|remove,node`, the format of Bamboo's traces.
+/// Reads lines `ms,add|remove,node`, the format of Bamboo's traces; those with '#' are comments.
 Result<std::vector<planner::TraceEvent>> read_trace(const std::string& path) {
   TRY_ASSIGN(const std::string text, read_text_file(path, kTraceBytesMax));
   std::vector<planner::TraceEvent> trace;
   std::size_t line = 0;
   for (const std::string_view row : split(text, '\n')) {
     ++line;
-    if (row.empty()) {
+    if (row.empty() || row.starts_with('#')) {
       continue;
     }
     const std::vector<std::string_view> fields = split(row, ',');
@@ -189,6 +190,12 @@ Result<planner::ZoneModel> read_zone(const toml::table& table, const std::string
   if (!trace.empty()) {
     TRY_ASSIGN(const std::vector<planner::TraceEvent> events,
                read_trace((std::filesystem::path(folder) / trace).string()));
+    if (!events.empty() && events.back().at_s - events.front().at_s > kBlocksMost * block_s) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("{}: the trace {} has more than {} blocks of {} h: its times are "
+                               "milliseconds",
+                               file_name, trace, kBlocksMost, block_s / kSecondsPerHour)};
+    }
     zone.shocks.blocks = planner::shock_blocks(events, block_s);
     zone.shocks.block_s = block_s;
     if (zone.shocks.blocks.empty()) {

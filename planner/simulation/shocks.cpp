@@ -77,8 +77,9 @@ void ShockStream::pop_from_blocks() {
 std::vector<std::vector<Shock>> shock_blocks(const std::vector<TraceEvent>& trace, double block_s) {
   ENSURE(block_s > 0, "a block has a length");
   constexpr double kTogether = 1;
-  const double end = trace.empty() ? 0 : trace.back().at_s;
-  std::vector<std::vector<Shock>> blocks(static_cast<std::size_t>(std::floor(end / block_s)));
+  const double begin = trace.empty() ? 0 : trace.front().at_s;
+  const double length = trace.empty() ? 0 : trace.back().at_s - begin;
+  std::vector<std::vector<Shock>> blocks(static_cast<std::size_t>(std::floor(length / block_s)));
   std::set<std::string> present;
   for (std::size_t i = 0; i < trace.size();) {
     const double at = trace[i].at_s;
@@ -92,9 +93,9 @@ std::vector<std::vector<Shock>> shock_blocks(const std::vector<TraceEvent>& trac
         present.erase(trace[i].node);
       }
     }
-    const auto block = static_cast<std::size_t>(at / block_s);
+    const auto block = static_cast<std::size_t>((at - begin) / block_s);
     if (taken > 0 && block < blocks.size()) {
-      blocks[block].push_back({at - static_cast<double>(block) * block_s,
+      blocks[block].push_back({at - begin - static_cast<double>(block) * block_s,
                                static_cast<double>(taken) / static_cast<double>(before.size())});
     }
   }

@@ -61,8 +61,9 @@ struct TraceEvent {
   std::string node;
 };
 
-/// Cuts a trace into blocks of `block_s` seconds, without an incomplete last one. Removals within
-/// one second are one shock; its share is relative to the servers just before.
+/// Cuts a trace, from its first event on, into blocks of `block_s` seconds, without an incomplete
+/// last one. Removals within one second are one shock; its share is relative to the servers just
+/// before.
 [[nodiscard]] std::vector<std::vector<Shock>> shock_blocks(const std::vector<TraceEvent>& trace,
                                                            double block_s);
 

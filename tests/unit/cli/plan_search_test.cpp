@@ -477,17 +477,5 @@ TEST(MarketFile, FaultsHaveAPlace) {
   EXPECT_THAT(fault("a = [\n"), HasSubstr("m.toml line"));
 }
 
-TEST(MarketFile, ZonesHaveTheShocksOfTheirTrace) {
-  const test_support::TemporaryFolder folder;
-  std::ofstream(folder / "t.csv") << "0,add,n1\n0,add,n2\n4000000,remove,n1\n8000000,add,n1\n";
-  const Result<MarketFile> read =
-      parse_market("[[zone]]\nname = \"z\"\ntrace = \"t.csv\"\n[[offer]]\nzone = \"z\"\n", "m.toml",
-                   folder.path());
-  ASSERT_TRUE(read.ok()) << read.error().detail;
-  ASSERT_EQ(read.value().zones.size(), 1U);
-  ASSERT_EQ(read.value().zones[0].shocks.blocks.size(), 2U);
-  EXPECT_EQ(read.value().zones[0].shocks.blocks[1].at(0).share, 0.5);
-}
-
 }  // namespace
 }  // namespace mayfly::cli
