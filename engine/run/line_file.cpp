@@ -44,16 +44,30 @@ Result<void> LineFile::append(std::string_view record) {
   if (content_ == Content::kLines) {
     whole += '\n';
   }
+  if (torn_at_) {
+    TRY(cut_torn_record());
+  }
   const off_t before = ::lseek(fd_.get(), 0, SEEK_END);
   const std::size_t done = write_all(fd_.get(), std::as_bytes(std::span(whole)));
   if (done == whole.size()) {
     return {};
   }
   const Error failure = system_error("cannot write " + path_, errno);
-  if (done > 0 && ::ftruncate(fd_.get(), before) != 0) {
-    return Error{Errc::kIo, failure.detail + "; its last record is torn"};
+  if (done > 0) {
+    torn_at_ = before;
+    if (const Result<void> cut = cut_torn_record(); !cut.ok()) {
+      return Error{Errc::kIo, failure.detail + "; " + cut.error().detail};
+    }
   }
   return failure;
+}
+
+Result<void> LineFile::cut_torn_record() {
+  if (::ftruncate(fd_.get(), *torn_at_) != 0) {
+    return system_error("cannot cut the torn last record of " + path_, errno);
+  }
+  torn_at_.reset();
+  return {};
 }
 
 }  // namespace mayfly::engine

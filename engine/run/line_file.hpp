@@ -1,6 +1,9 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,7 +23,8 @@ class LineFile {
   static Result<std::unique_ptr<LineFile>> open(const std::string& path, Content content);
 
   /// Appends the record (with kLines a newline is added). kIo if not all of it could be written; a
-  /// partly written record is cut off again.
+  /// partly written record is cut off again. While that is impossible, no record is appended: the
+  /// next one would continue it, and a line that is no record makes the whole file corrupt.
   [[nodiscard]] Result<void> append(std::string_view record);
 
  private:
@@ -28,10 +32,12 @@ class LineFile {
       : path_(std::move(path)), fd_(std::move(fd)), content_(content) {}
 
   [[nodiscard]] Result<void> cut_torn_line();
+  [[nodiscard]] Result<void> cut_torn_record();
 
   std::string path_;
   UniqueFd fd_;
   Content content_;
+  std::optional<off_t> torn_at_;  // the begin of a record that was partly written
 };
 
 }  // namespace mayfly::engine
