@@ -233,9 +233,10 @@ Result<void> append(const std::string& name, std::string_view text, std::vector<
   return {};
 }
 
-/// A field in the notation of RFC 4180.
-std::string field_text(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) {
+/// A field in the notation of RFC 4180. Names of folders may be any bytes, and a row is a line.
+std::string field_text(const std::string& name) {
+  const std::string text = printable_line(name);
+  if (text.find_first_of(",\"") == std::string::npos) {
     return text;
   }
   std::string quoted(1, '"');

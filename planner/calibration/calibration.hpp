@@ -151,8 +151,9 @@ struct TableText {
   std::string text;
 };
 
-/// The tables that have rows, as add_table reads them back. All sources have the same further
-/// columns. The table that has a field in its file name (cross_region_) is left out.
+/// The tables that have rows, as add_table reads them back; ends of lines and bytes that are no
+/// UTF-8 are question marks. All sources have the same further columns. The table that has a field
+/// in its file name (cross_region_) is left out.
 [[nodiscard]] std::vector<TableText> tables_of(const std::vector<TableSource>& sources);
 
 }  // namespace mayfly::planner

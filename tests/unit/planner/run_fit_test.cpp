@@ -92,8 +92,8 @@ TEST(WorkSharing, WholeMicrobatchesAndSharedCoresLimitTheSpeedup) {
 TEST(Tables, AreReadBackAsTheyWere) {
   const Calibration before = invented_calibration();
   Calibration after;
-  for (const TableText& table : tables_of({{&before, {{"run_dir", "a, \"b\""}}}})) {
-    EXPECT_NE(table.text.find("\"a, \"\"b\"\"\""), std::string::npos);
+  for (const TableText& table : tables_of({{&before, {{"run_dir", "a, \"b\"\n\xff"}}}})) {
+    EXPECT_NE(table.text.find("\"a, \"\"b\"\"??\""), std::string::npos);
     ASSERT_TRUE(add_table(table.name, table.text, after).ok()) << table.name;
   }
   ASSERT_EQ(after.step_times.size(), before.step_times.size());
