@@ -124,7 +124,7 @@ AwsCredentialOptions aws_credential_options(
   options.fixed = {get("AWS_ACCESS_KEY_ID"), get("AWS_SECRET_ACCESS_KEY"),
                    get("AWS_SESSION_TOKEN")};
   if (std::string endpoint = get("AWS_EC2_METADATA_SERVICE_ENDPOINT"); !endpoint.empty()) {
-    options.metadata_endpoint = std::move(endpoint);
+    options.metadata_endpoint = before_path(std::move(endpoint));
   }
   return options;
 }

@@ -358,6 +358,7 @@ Result<std::unique_ptr<Provider>> make_gce_provider(GceOptions options, GoogleTo
                                                     std::function<std::int64_t()> unix_seconds,
                                                     std::shared_ptr<SharedGoogleToken> token) {
   TRY(check(options));
+  options.endpoint = before_path(std::move(options.endpoint));
   if (!parse_url(options.endpoint).value().safe_for_secrets()) {
     return Error{Errc::kInvalidInput, "the endpoint of Compute Engine must be https://"};
   }

@@ -48,6 +48,13 @@ std::string Url::text() const {
   return (tls ? "https://" : "http://") + host_header() + target;
 }
 
+std::string before_path(std::string address) {
+  while (address.ends_with('/')) {
+    address.pop_back();
+  }
+  return address;
+}
+
 Result<Url> parse_url(std::string_view text) {
   const auto parsed = urls::parse_uri({text.data(), text.size()});
   if (!parsed) {

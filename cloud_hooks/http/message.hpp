@@ -34,6 +34,8 @@ struct Url {
 /// kInvalidInput for anything but http:// or https:// with a host, for user names in it, and for
 /// spaces, control characters or a fragment.
 [[nodiscard]] Result<Url> parse_url(std::string_view text);
+/// The address of a server, as a user gives it, before a path: without slashes at its end.
+[[nodiscard]] std::string before_path(std::string address);
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 

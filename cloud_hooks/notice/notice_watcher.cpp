@@ -16,6 +16,7 @@
 #include "base/time.hpp"
 #include "base/try_assign.hpp"
 #include "cloud_hooks/http/http_client.hpp"
+#include "cloud_hooks/http/message.hpp"
 
 namespace mayfly::cloud_hooks {
 namespace {
@@ -263,7 +264,9 @@ std::unique_ptr<NoticeSource> make_notice_source(
     const std::function<std::string(const std::string&)>& get) {
   using Kind = NoticeSetting::Kind;
   const auto place_or = [&](std::string other) {
-    return !setting.place.empty() ? setting.place : !other.empty() ? other : kLinkLocal;
+    return before_path(!setting.place.empty() ? setting.place
+                       : !other.empty()       ? other
+                                              : kLinkLocal);
   };
   const std::string gce_host = get("GCE_METADATA_HOST");
   switch (setting.kind) {

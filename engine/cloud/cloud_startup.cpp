@@ -63,7 +63,8 @@ zone=$(ask zone)
 export MAYFLY_SERVER="${zone##*/}/$name"
 )";
 constexpr const char* kNameOnEc2 = R"(
-aws=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}/latest
+aws=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
+aws=${aws%/}/latest
 ask() { curl -fs --noproxy '*' --max-time 5 --retry 5 "$@"; }
 session=$(ask -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$aws/api/token")
 name=$(ask -H "X-aws-ec2-metadata-token: $session" "$aws/meta-data/instance-id")

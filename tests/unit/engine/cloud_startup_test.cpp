@@ -168,6 +168,24 @@ TEST(CloudStartup, AUsersScriptIsServedWithItsMarksButNeverWithTheToken) {
   EXPECT_EQ(startup_text(config, "c:1", "secret").value(), "echo 'secret'");
 }
 
+TEST(CloudStartup, AMachineOfEc2TakesAnEndpointAsAwsToolsDo) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "curl") << "#!/bin/sh\nfor last; do :; done\necho \"$last\" >>'"
+                                 << (folder / "asked") << "'\n";
+  std::filesystem::permissions(folder / "curl", std::filesystem::perms::owner_all);
+  const std::string start = served_start(config_for("ec2"), "10.0.0.2:1", "5a").value();
+  const std::size_t begin = start.find("\naws=");
+  ASSERT_NE(begin, std::string::npos);
+  std::ofstream(folder / "script")
+      << "PATH='" << folder.path() << "':$PATH\n"
+      << "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:8/\n"
+      << start.substr(begin, start.find("\nexport", begin) - begin) << "\n";
+  EXPECT_EQ(std::system(("sh '" + (folder / "script") + "'").c_str()), 0);
+  EXPECT_EQ(read_text_file(folder / "asked", 1000).value(),
+            "http://127.0.0.1:8/latest/api/token\n"
+            "http://127.0.0.1:8/latest/meta-data/instance-id\n");
+}
+
 TEST(CloudStartup, WithoutABundleACloudNeedsAScriptAndOthersSeeOurFiles) {
   EXPECT_TRUE(holds(startup_text(config_for("gce"), "c:1", "t").error().detail, "cloud_bundle"));
   const std::string text = startup_text(config_for("slurm"), "10.0.0.2:1", "secret").value();

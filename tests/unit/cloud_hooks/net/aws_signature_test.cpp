@@ -109,6 +109,13 @@ TEST(AwsSignature, NeverSendsTheSecret) {
   }
 }
 
+TEST(AwsCredentials, TakeAMetadataEndpointWithASlash) {
+  const AwsCredentialOptions options = aws_credential_options([](const std::string& name) {
+    return std::string(name == "AWS_EC2_METADATA_SERVICE_ENDPOINT" ? "http://127.0.0.1:8/" : "");
+  });
+  EXPECT_EQ(options.metadata_endpoint, "http://127.0.0.1:8");
+}
+
 TEST(AwsTime, IsUtc) {
   EXPECT_EQ(aws_time(0), "19700101T000000Z");
   EXPECT_EQ(aws_time(kSuiteTime), "20150830T123600Z");

@@ -14,6 +14,13 @@ TEST(Url, IsReadAndWrittenBack) {
   EXPECT_EQ(parse_url("https://[fd00::1]:8443?x").value().text(), "https://[fd00::1]:8443/?x");
 }
 
+TEST(Url, OfAServerMayEndWithASlash) {
+  EXPECT_EQ(before_path("http://169.254.169.254/"), "http://169.254.169.254");
+  EXPECT_EQ(before_path("http://a:8"), "http://a:8");
+  EXPECT_EQ(before_path("https://a/b//"), "https://a/b");
+  EXPECT_EQ(before_path(""), "");
+}
+
 TEST(Url, RefusesWhatCouldMeanSomethingElse) {
   for (const char* text : {"", "ftp://a/", "https://", "https://user:secret@host/", "https://a b/",
                            "https://a/\r\nX: y", "https://a:0/", "https://a:70000/",

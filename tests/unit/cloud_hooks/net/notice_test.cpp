@@ -161,6 +161,32 @@ TEST(AzureSource, IsNotWaitedForWhileThereIsANotice) {
   EXPECT_GT(sender.most, seconds(120)) << "the first answer may take so long";
 }
 
+/// Refuses every request, and records their addresses.
+class AddressesNoted final : public HttpSender {
+ public:
+  Result<HttpResponse> send(const HttpRequest& request, const HttpLimits&) override {
+    seen.push_back(request.url.text());
+    return HttpResponse{404, {}, ""};
+  }
+  bool pause(Duration) override { return true; }
+  void abort() override {}
+
+  std::vector<std::string> seen;
+};
+
+TEST(Ec2Source, TakesAnEndpointAsAwsToolsDo) {
+  AddressesNoted sender;
+  const auto source = make_notice_source(
+      parse_notice_setting("ec2").value(), sender, [] { return kNow; },
+      [](const std::string& name) {
+        return std::string(name == "AWS_EC2_METADATA_SERVICE_ENDPOINT" ? "http://127.0.0.1:8/"
+                                                                       : "");
+      });
+  (void)source->look(true);
+  ASSERT_FALSE(sender.seen.empty());
+  EXPECT_EQ(sender.seen[0], "http://127.0.0.1:8/latest/api/token") << "not //latest, which is 404";
+}
+
 TEST(NoticeWatch, FollowsANoticeThatMoves) {
   NoticeWatch watch;
   (void)watch.update(kStart, Notice{seconds(900), "x"});
