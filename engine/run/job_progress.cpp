@@ -37,7 +37,10 @@ std::optional<JobProgress::ViewChange> JobProgress::view_published(const ViewEve
     return std::nullopt;
   }
   if (!servers_count_steps_) {
-    change.undone = restarts ? history_.restart(change.committed, job_.config.global_batch) : 0;
+    if (restarts) {
+      change.undone = history_.restart(change.committed, job_.config.global_batch);
+      forget_checkpoints_after(change.committed);
+    }
     history_.has_state_of(change.committed, "");
   }
   history_.took_part(change.committed, view);
@@ -128,13 +131,18 @@ std::optional<FallBackRecord> JobProgress::fell_back(FallBackRecord reported) {
   reported.undone_steps = history_.fall_back(reported.step, job_.config.global_batch);
   reported.undone_samples = reported.undone_steps * job_.config.global_batch;
   history_.forget_after(reported.step);
-  if (newest_received_ && value(*newest_received_) > reported.step) {
+  forget_checkpoints_after(reported.step);
+  return reported;
+}
+
+/// The later steps are undone. With the mutex.
+void JobProgress::forget_checkpoints_after(std::uint64_t step) {
+  if (newest_received_ && value(*newest_received_) > step) {
     newest_received_.reset();
   }
-  if (unsaved_ && unsaved_->step > reported.step) {
+  if (unsaved_ && unsaved_->step > step) {
     unsaved_.reset();
   }
-  return reported;
 }
 
 void JobProgress::ended(double t) {

@@ -80,6 +80,7 @@ class JobProgress {
   [[nodiscard]] Summary summary() const;
 
  private:
+  void forget_checkpoints_after(std::uint64_t step);
   [[nodiscard]] std::uint64_t step_at(std::uint64_t of_members) const;
 
   const Job& job_;

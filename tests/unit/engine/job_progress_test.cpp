@@ -147,6 +147,22 @@ TEST_F(JobProgressTest, AStateIsSavedByACheckpointOfItsStep) {
   EXPECT_FALSE(progress.unsaved_state().has_value());
 }
 
+TEST_F(JobProgressTest, ACheckpointFromBeforeARestartNoLongerCounts) {
+  JobProgress progress(job_, {});
+  ASSERT_TRUE(progress.view_published(view(1, 0), 0, false).has_value());
+  commit(progress, 1, 6);
+  progress.received(received(5));
+  EXPECT_TRUE(progress.checkpointed({6, false, "no space"}));
+  ASSERT_TRUE(progress.view_published(view(2, 3), 1, true).has_value()) << "5 was damaged";
+  EXPECT_FALSE(progress.committed(step(4, 2), kBegin)) << "it is on record already";
+  ASSERT_EQ(progress.last_step(), 4U);
+  ASSERT_TRUE(progress.unsaved_state().has_value());
+  EXPECT_EQ(progress.unsaved_state(),
+            "the last state is lost: no process has written a checkpoint of step 4");
+  progress.received(received(4));
+  EXPECT_FALSE(progress.unsaved_state().has_value());
+}
+
 TEST_F(JobProgressTest, ACheckpointOfUndoneStepsNoLongerCounts) {
   job_.config.sync = "bsp";
   JobProgress progress(job_, {});
