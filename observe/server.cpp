@@ -366,7 +366,7 @@ class PageServer final : public Server, private ConnectionOwner {
   void greet(UniqueFd fd) {
     drop_closed();
     if (connections_.size() >= limits_.connections_max) {
-      // The oldest connection without a complete request, or with a sent answer; not an open page.
+      // The oldest connection that is no open page: it waits for a request, or has got an answer.
       const auto oldest = std::find_if(connections_.begin(), connections_.end(), [](auto& one) {
         return one.second->stage() != Connection::Stage::kStream;
       });
