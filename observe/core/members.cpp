@@ -1,6 +1,7 @@
 #include "observe/core/members.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace mayfly::observe {
 
@@ -55,10 +56,10 @@ void Members::view(double t, std::uint64_t committed, const std::vector<std::uin
   for (std::size_t i = 0; i < members.size(); ++i) {
     go_on(lane(t, members[i], i < hosts.size() ? hosts[i] : ""), t, MemberPhase::kActive);
   }
+  const std::set<std::uint64_t> now(members.begin(), members.end());
   for (const std::uint64_t before : active_) {
     const auto place = open_.find(before);
-    if (place != open_.end() &&
-        std::find(members.begin(), members.end(), before) == members.end()) {
+    if (place != open_.end() && !now.contains(before)) {
       go_on(lanes_[place->second], t, MemberPhase::kReady);
     }
   }

@@ -199,8 +199,9 @@ void write_members(const MetricsReader& run, FamilyWriter& out) {
                                   MemberPhase::kObserving, MemberPhase::kActive}) {
     counts[name_of(phase)] = 0;
   }
+  const bool has_ended = run.phase() == "ended";
   for (const MemberLane& lane : run.fold().members().lanes()) {
-    if (lane.end.empty() && run.phase() != "ended") {
+    if (lane.end.empty() && !has_ended) {
       ++counts[name_of(lane.spans.back().phase)];
     }
   }
