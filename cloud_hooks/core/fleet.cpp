@@ -276,8 +276,9 @@ std::optional<Fleet::Loss> Fleet::gone(Instant now, MemberId id, bool job_ends) 
   Loss loss;
   loss.was_announced = member->second.leaves;
   const std::string server_id = member->second.server;
+  const bool was_unnamed = is_unnamed(member->second);
   members_.erase(member);
-  if (server_id.empty()) {
+  if (was_unnamed) {
     loss.may_concern_server = true;
     wait_for_unnamed(now);
     return loss;
@@ -336,91 +337,6 @@ void Fleet::set_worker(Instant now, Server& server, MemberId worker) const {
     server.stage = Stage::kLeaving;
     server.deadline = now + options_.leave_timeout;
   }
-}
-
-// --- Workers that did not name their server ---
-
-/// Counts the member together with the server that was granted first of those without a worker.
-void Fleet::presume_server(Member& member) {
-  Server* oldest = nullptr;
-  for (auto& [id, server] : servers_) {
-    const bool waits = server.stage == Stage::kAwaited && !is_for_evaluator(server);
-    if (waits && (oldest == nullptr || server.order < oldest->order)) {
-      oldest = &server;
-    }
-  }
-  if (oldest != nullptr) {
-    count_together(member, *oldest);
-  }
-}
-
-/// A worker may join before the answer to the request for its server arrives: the two are counted
-/// together then.
-void Fleet::presume_worker(Server& server) {
-  for (auto& [id, member] : members_) {
-    if (member.server.empty() && !member.has_presumed_server && member.joined > server.asked) {
-      count_together(member, server);
-      return;
-    }
-  }
-}
-
-void Fleet::count_together(Member& member, Server& server) {
-  member.has_presumed_server = true;
-  server.stage = Stage::kUnnamed;
-  server.deadline.reset();
-  if (!std::exchange(unnamed_noted_, true)) {
-    effects_.note(
-        "worker_unnamed",
-        "a worker does not say on which server it runs: the startup script should set "
-        "MAYFLY_SERVER. Servers of such workers are kept until the last of these workers has left");
-  }
-}
-
-/// When the last worker that did not name its server is gone, the servers that were kept for such
-/// workers get a deadline.
-void Fleet::wait_for_unnamed(Instant now) {
-  if (has_unnamed()) {
-    return;
-  }
-  for (auto& [id, server] : servers_) {
-    if (server.stage == Stage::kUnnamed) {
-      server.silent_since = now;
-      server.deadline = now + options_.rejoin_patience;
-    }
-  }
-}
-
-bool Fleet::has_unnamed() const {
-  return std::ranges::any_of(members_,
-                             [](const auto& entry) { return entry.second.server.empty(); });
-}
-
-/// An unnamed worker may have been counted together with a server that has ended since without a
-/// worker. In fact it runs on another server, which seems to wait for its worker still. Returns the
-/// number of such pairs of worker and server, which would be counted twice.
-std::uint32_t Fleet::counted_twice() const {
-  std::uint32_t presumed = 0;
-  for (const auto& [id, member] : members_) {
-    presumed += member.has_presumed_server && member.stays() ? 1 : 0;
-  }
-  std::uint32_t servers_of_unnamed = 0;
-  std::uint32_t awaited = 0;
-  for (const auto& [id, server] : servers_) {
-    servers_of_unnamed += server.stage == Stage::kUnnamed ? 1 : 0;
-    awaited += server.stage == Stage::kAwaited && !is_for_evaluator(server) ? 1 : 0;
-  }
-  return presumed > servers_of_unnamed ? std::min(presumed - servers_of_unnamed, awaited) : 0;
-}
-
-bool Fleet::may_have_unnamed_worker(const Server& server) const {
-  if (server.stage == Stage::kUnnamed) {
-    return has_unnamed();
-  }
-  return server.stage == Stage::kAwaited && server.runs &&
-         std::ranges::any_of(members_, [&](const auto& entry) {
-           return entry.second.server.empty() && entry.second.joined >= server.asked;
-         });
 }
 
 // --- Decisions ---
@@ -482,6 +398,7 @@ bool Fleet::keeps_waiting(const std::string& id) {
   if (may_have_unnamed_worker(server)) {
     server.stage = Stage::kUnnamed;
     server.deadline.reset();
+    note_unnamed();
     return true;
   }
   if (is_loss_unlisted(server)) {

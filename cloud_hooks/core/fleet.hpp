@@ -8,7 +8,9 @@
 // A worker that does not name its server is counted together with one server that waits for its
 // worker. Otherwise worker and server would count twice, the job would seem to have too many, and
 // the worker's server might be released. It is unknown on which of the waiting servers the worker
-// runs, so none of them is released while it may run there.
+// runs, so none of them is released while it may run there. The same holds for a worker that names
+// a server which was never seen, while a server that was requested before it joined still waits:
+// its start-up script has probably set another name.
 //
 // Several workers may name the same server, for example those of a machine with several GPUs. They
 // count as one, and the server is released after the last of them.
@@ -215,9 +217,11 @@ class Fleet {
   void presume_worker(Server& server);
   void count_together(Member& member, Server& server);
   void wait_for_unnamed(Instant now);
+  [[nodiscard]] bool is_unnamed(const Member& member) const;
   [[nodiscard]] bool has_unnamed() const;
   [[nodiscard]] bool may_have_unnamed_worker(const Server& server) const;
   [[nodiscard]] std::uint32_t counted_twice() const;
+  void note_unnamed();
 
   const ReplacementOptions& options_;
   const OfferCatalog& catalog_;

@@ -109,6 +109,37 @@ TEST(UnnamedWorkers, MayBeQuickerThanTheAnswer) {
   EXPECT_TRUE(policy.releases.empty());
 }
 
+TEST(UnnamedWorkers, OnesWithAWrongNameAreLikeOnesWithoutAName) {
+  PolicyHarness policy(two_zones());
+  const std::vector<policy_effect::Request> wanted = policy.requests;
+  for (const policy_effect::Request& request : wanted) {
+    policy.grant(request);
+  }
+  policy.now = policy.now + seconds(1);
+  policy.feed(policy_event::Joined{MemberId{1}, "host-1"});
+  policy.feed(policy_event::Joined{MemberId{2}, "host-2"});
+  EXPECT_EQ(policy.status().staying, 2u) << "each runs on one of the servers that wait";
+  policy.wait(seconds(2000));
+  EXPECT_TRUE(policy.releases.empty()) << "their servers are not surplus, and not late";
+  EXPECT_TRUE(policy.drains.empty());
+  EXPECT_TRUE(policy.requests.empty());
+  EXPECT_NE(policy.text_of("worker_unnamed").find("'host-1'"), std::string::npos);
+  EXPECT_EQ(policy.status().staying, 2u);
+  policy.feed(policy_event::Scaled{3});
+  ASSERT_EQ(policy.requests.size(), 1u);
+  policy.grant(std::vector(policy.requests)[0]);
+  EXPECT_EQ(policy.status().staying, 3u) << "the new server was requested after they had joined";
+  policy.feed(policy_event::Joined{MemberId{3}, "host-3"});
+  EXPECT_EQ(policy.status().staying, 3u);
+  policy.feed(listed({"s1", "s2", "s3"}));
+  for (std::uint64_t member = 1; member <= 3; ++member) {
+    policy.feed(policy_event::Gone{MemberId{member}});
+  }
+  policy.feed(listed({"s1", "s2", "s3"}));
+  policy.wait(seconds(16));
+  EXPECT_EQ(policy.releases, (std::vector<std::string>{"s1", "s2"})) << "with the last of them";
+}
+
 TEST(UnnamedWorkers, AServerThatCameAfterThemStillHasToBringItsWorker) {
   PolicyHarness policy(two_zones());
   settle_unnamed(policy);
