@@ -187,6 +187,7 @@ class StopSignals:
 
     def _stop(self, number, frame):
         self.end()
-        print("mayfly: stopping with a checkpoint; interrupt again to end the program at once",
-              file=sys.stderr, flush=True)
         self._coordinator.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # print() raises an error if it has interrupted another
+            os.write(2, b"mayfly: stopping with a checkpoint; interrupt again to end the program "
+                        b"at once\n")

@@ -963,6 +963,33 @@ def alone_stopped():
         shutil.rmtree(folder)
 
 
+def stopped_while_it_prints():
+    """Ctrl-C also stops the job with a checkpoint if it interrupts a print() to the same file. It
+    used to raise "reentrant call" in the program, which then ended without a checkpoint."""
+    printing = """if True:
+        import io, signal, sys
+        from mayfly import _alone
+        class Stream(io.RawIOBase):
+            def writable(self):
+                return True
+            def write(self, data):
+                if not stopped:
+                    signal.raise_signal(signal.SIGINT)
+                return len(data)
+        class Coordinator:
+            def send_signal(self, number):
+                stopped.append(number.name)
+        stopped = []
+        sys.stderr = io.TextIOWrapper(io.BufferedWriter(Stream()))
+        _alone.StopSignals(Coordinator()).begin()
+        print("a line of the program", file=sys.stderr, flush=True)
+        print(stopped)"""
+    done = subprocess.run([PYTHON, "-B", "-c", printing], capture_output=True, text=True,
+                          timeout=30, env=environment_alone())
+    expect(done.stdout.strip() == "['SIGINT']" and "stopping with a checkpoint" in done.stderr,
+           done.stdout + done.stderr)
+
+
 def refused():
     """Impossible settings are refused in one line, with exit code 2."""
     for args, program, words in (
@@ -1583,7 +1610,8 @@ if __name__ == "__main__":
         "other_text": other_text,
         "random_evaluation": random_evaluation, "tied_weights": tied_weights,
         "kept_state": kept_state, "large_extra": large_extra,
-        "alone_stopped": alone_stopped, "libtorch": libtorch, "untaken": untaken,
+        "alone_stopped": alone_stopped, "stopped_while_it_prints": stopped_while_it_prints,
+        "libtorch": libtorch, "untaken": untaken,
         "other_optimizer": other_optimizer,
         "failed_calls": failed_calls,
         "interface": interface, "half": half, "kept_gradients": kept_gradients,
