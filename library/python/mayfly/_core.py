@@ -317,17 +317,18 @@ class Core:
             self.library.mf_close(handle)
         if self._stops is not None:
             self._stops.end()
-        self._end_coordinator(patience)
         Core._open = None
+        self._end_coordinator(patience)
 
     def _end_coordinator(self, patience):
+        """Waits for it. Before that, everything is as before the job, for Ctrl-C in a notebook."""
         if self._early_end is not None:
             self._early_end.over()
-        if self._coordinator is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._coordinator.wait(patience)
-            self._coordinator = None
+        coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
             _alone.put_back(self._environment)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                coordinator.wait(patience)
 
 
 def _on_uncaught(kind, error, trace):

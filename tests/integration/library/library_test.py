@@ -1290,6 +1290,35 @@ def leaves_at_the_end():
            "'there is no job']", done.stdout + done.stderr)
 
 
+def interrupted_at_the_end():
+    """If Ctrl-C interrupts the wait for the coordinator after the loop, as in a notebook while the
+    last checkpoint is copied, another job can be made. It used to be refused for good."""
+    python_with("numpy")
+    closing = """if True:
+        import ctypes, os
+        from mayfly import _abi, _core
+        class Library:
+            def mf_close(self, handle):
+                pass
+        class Coordinator:
+            def wait(self, patience):
+                raise KeyboardInterrupt
+        def connect(core):
+            core._handle = ctypes.c_void_p(1)
+            core._coordinator, core._environment = Coordinator(), {"MAYFLY_COORDINATOR": None}
+            os.environ["MAYFLY_COORDINATOR"] = "here:1"
+        _abi.load = Library
+        _core.Core._connect = connect
+        for count in range(2):
+            try:
+                _core.Core().close()
+            except KeyboardInterrupt:
+                print(count, os.environ.get("MAYFLY_COORDINATOR"))"""
+    done = subprocess.run([PYTHON, "-B", "-c", closing], capture_output=True, text=True, timeout=30,
+                          env=environment_alone())
+    expect(done.stdout == "0 None\n1 None\n", done.stdout + done.stderr)
+
+
 def of_a_script():
     """A program that a shell script starts behaves like one that the launcher starts itself: the
     same bits when workers are killed, leave and join, and it ends together with the launcher."""
@@ -1626,4 +1655,5 @@ if __name__ == "__main__":
         "many_sums": many_sums, "other_arrays": other_arrays,
         "handles": handles, "leaves_early": leaves_early, "stays": stays,
         "of_a_script": of_a_script, "leaves_at_the_end": leaves_at_the_end,
-        "breaks_at_the_end": breaks_at_the_end}))
+        "breaks_at_the_end": breaks_at_the_end,
+        "interrupted_at_the_end": interrupted_at_the_end}))
