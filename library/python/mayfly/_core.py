@@ -121,6 +121,8 @@ class Core:
             code = self.library.mf_open(ctypes.byref(self._handle), text, len(text))
         if code != _abi.OK:
             self._raise(code, text.value.decode())
+        # Kept, because programs also read it after the job, and in processes that read samples.
+        self.seed = self.library.mf_seed(self._handle)
 
     def _raise(self, code, text=None):
         text = text or self.library.mf_error(self._handle).decode()
@@ -129,10 +131,6 @@ class Core:
     def _check(self, code):
         if code != _abi.OK:
             self._raise(code)
-
-    @property
-    def seed(self):
-        return self.library.mf_seed(self._handle)
 
     def require_equal(self, name, value):
         self._check(self.library.mf_require_equal(self._handle, name.encode(),

@@ -146,6 +146,7 @@ if how == "handlers":
     except KeyboardInterrupt:
         print("interrupted after the loop, told", len(told))
 if how == "again":
+    print("the seed was", job.seed)
     job = mayfly.ArrayJob(parameters, samples=SAMPLES, batch=32, steps=int(sys.argv[1]))
     for step in job.steps():
         for microbatch in step:

@@ -432,12 +432,14 @@ def alone_ends_early():
 
 def alone_again():
     """A program that runs alone may have one job after the other, each with a coordinator. The
-    second job used to look for the coordinator of the first, and to fail after a minute."""
+    second job used to look for the coordinator of the first, and to fail after a minute. A job that
+    is over still has its seed, which used to be 0 then."""
     python_with("numpy")
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
-    said = begin_alone(folder, "20", "again").communicate(timeout=90)[0]
+    said = begin_alone(folder, "20", "again", MAYFLY_SEED="7").communicate(timeout=90)[0]
     runs = os.listdir(os.path.join(folder, "runs"))
     expect("again Outcome.DONE" in said and len(runs) == 2, f"{runs}\n{said}")
+    expect("the seed was 7\n" in said, said)
     shutil.rmtree(folder)
 
 
