@@ -59,6 +59,15 @@ class BaseJob:
         with self._core.closed_on_failure():
             self._prepare()
             self._core.start(**self._options)
+        try:
+            yield from self._all_steps()
+        except BaseException as error:
+            if hasattr(sys, "ps1"):  # in a notebook the process goes on, and nobody hears of it
+                why = "" if isinstance(error, GeneratorExit) else f": {error!r}"
+                self._core.close_early("the loop over job.steps() was left" + why)
+            raise
+
+    def _all_steps(self):
         while True:
             task = self._next()
             if task.kind == _abi.END:
@@ -72,9 +81,6 @@ class BaseJob:
             except GeneratorExit:
                 if step.is_over and not step.updates:  # the program may break the loop in this case
                     self._end(self._core.next())
-                elif hasattr(sys, "ps1"):  # in a notebook the process goes on, and nobody else
-                    self._core.close_early(  # hears of its exception
-                        f"the loop over job.steps() was left in step {step.number}")
                 raise
             if not step.is_over:
                 raise Refused(f"the loop has left step {step.number} before all of its "

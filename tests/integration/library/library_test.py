@@ -480,8 +480,13 @@ def alone_killed():
 def notebook():
     """A job whose loop has not begun can be closed and made anew. A job whose loop ends with an
     exception, which the notebook catches, is over: its coordinator ends although the process goes
-    on. The coordinator used to wait for the worker."""
+    on. The coordinator used to wait for the worker, lastly if job.steps() itself had raised it."""
     python_with("numpy")
+    for how, named in (("raises", "ZeroDivisionError"), ("leaves", "Refused")):
+        notebook_in_which_the_loop(how, named)
+
+
+def notebook_in_which_the_loop(how, named):
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cells = """if True:
         import os, sys, time
@@ -500,10 +505,11 @@ def notebook():
         try:
             for step in job.steps():
                 for microbatch in step:
-                    step.add({"weight": weight}, 1 / (step.number < 20))
-        except ZeroDivisionError:
-            print("failed", job.outcome, flush=True)
-        job.close()
+                    if step.number == 20 and os.environ["HOW"] == "leaves":
+                        break
+                    step.add({"weight": weight}, 1 / (step.number < 30))
+        except (ZeroDivisionError, mayfly.Refused) as error:
+            print("failed", job.outcome, type(error).__name__, flush=True)
         try:
             made()
         except mayfly.Refused as error:
@@ -511,7 +517,8 @@ def notebook():
         time.sleep(60)"""
     name = os.path.basename(folder)
     process = subprocess.Popen([PYTHON, "-B", "-c", cells], cwd=folder, text=True,
-                               env=environment_alone(NAME_OF_RUN=name), stdin=subprocess.DEVNULL,
+                               env=environment_alone(NAME_OF_RUN=name, HOW=how),
+                               stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = ""
     while said.count("refused:") < 2 and process.poll() is None:
@@ -520,7 +527,8 @@ def notebook():
     process.kill()
     process.wait()
     expect(said.count("call its close() if its loop has not begun") == 2, said)
-    expect(said.index("refused") < said.index("failed None") < said.rindex("refused"), said)
+    expect(said.index("refused") < said.index(f"failed None {named}") < said.rindex("refused"),
+           said)
     shutil.rmtree(folder)
 
 
