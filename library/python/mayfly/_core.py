@@ -90,12 +90,13 @@ class Core:
     """The library's job. A process can have one."""
 
     _open = None
-    _was_left = False  # the library keeps a job that has begun until it has ended
+    _left = None  # the library uses the memory of a job that has begun until it has ended
 
-    def __init__(self):
-        if Core._open is not None or Core._was_left:
+    def __init__(self, job=None):
+        if Core._open is not None or Core._left is not None:
             raise Refused("a process can have one job: call its close() if its loop has not begun, "
                           "or start another process for the second (in a notebook another kernel)")
+        self.job = job  # has references to the memory that the library uses
         self.library = _abi.load()
         self._handle = ctypes.c_void_p()
         self._open_while_used = threading.RLock()  # by leave(), which any thread may call
@@ -292,7 +293,7 @@ class Core:
         """Before the end of the job: this worker's part is over, and so is a coordinator of ours.
         The process can have another job if the loop has not begun."""
         if self._handle:
-            Core._was_left = self._stops is not None
+            Core._left = self if self._stops is not None else None
             self.failed(why)
             self.abandon()
             self.close(ABANDONED_SECONDS)

@@ -12,7 +12,7 @@ class BaseJob:
     """The loop of a job. Derived classes compute, and set `_options` for Core.start()."""
 
     def __init__(self):
-        self._core = Core()
+        self._core = Core(self)
         self._options = {}
         self._has_begun = False
         self.evaluations = []  # mayfly.Evaluation, of those that this worker helped to compute

@@ -489,7 +489,7 @@ def notebook():
 def notebook_in_which_the_loop(how, named):
     folder = tempfile.mkdtemp(prefix="mayfly-test-")
     cells = """if True:
-        import os, sys, time
+        import gc, os, sys, time, weakref
         import mayfly, numpy
         sys.ps1, sys.argv[0] = "In : ", os.environ["NAME_OF_RUN"]
         weight = numpy.zeros(4, numpy.float32)
@@ -514,6 +514,10 @@ def notebook_in_which_the_loop(how, named):
             made()
         except mayfly.Refused as error:
             print("refused:", error, flush=True)
+        kept = weakref.ref(weight)
+        del job, weight, step, microbatch
+        gc.collect()
+        print("kept:", kept() is not None, flush=True)
         time.sleep(60)"""
     name = os.path.basename(folder)
     process = subprocess.Popen([PYTHON, "-B", "-c", cells], cwd=folder, text=True,
@@ -521,12 +525,13 @@ def notebook_in_which_the_loop(how, named):
                                stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = ""
-    while said.count("refused:") < 2 and process.poll() is None:
+    while "kept:" not in said and process.poll() is None:
         said += process.stdout.readline()
     expect_gone(f"runs/{name}", 10, said)
     process.kill()
     process.wait()
     expect(said.count("call its close() if its loop has not begun") == 2, said)
+    expect("kept: True" in said, "the library may use memory that the program has freed\n" + said)
     expect(said.index("refused") < said.index(f"failed None {named}") < said.rindex("refused"),
            said)
     shutil.rmtree(folder)
