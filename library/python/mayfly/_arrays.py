@@ -13,9 +13,11 @@ _TYPES = {"float32": _abi.F32, "float64": _abi.F64, "float16": _abi.F16, "int64"
 
 
 def _described(arrays):
+    """In the order of the names, because dictionaries may have another order on other workers."""
     import numpy
     described = []
-    for name, array in arrays.items():
+    for name in sorted(arrays):
+        array = arrays[name]
         if not isinstance(array, numpy.ndarray):
             raise Refused(f"{name} is not a NumPy array, but of the type {type(array).__name__}")
         if not (array.flags["C_CONTIGUOUS"] and array.flags["WRITEABLE"] and array.dtype.isnative
@@ -114,7 +116,8 @@ class ArrayStep(BaseStep):
 
     def _take_means(self, task):
         import numpy
-        for i, (name, parameter) in enumerate(self._job.parameters.items()):
+        for i, name in enumerate(sorted(self._job.parameters)):
+            parameter = self._job.parameters[name]
             flat = numpy.ctypeslib.as_array(task.gradients[i], (parameter.size,))
             # A copy, because the library overwrites the means in the next step.
             self.gradients[name] = flat.reshape(parameter.shape).copy()
@@ -130,7 +133,8 @@ class ArrayStep(BaseStep):
             raise Refused(f"{name} has no gradient; None stands for zeros" if name in parameters
                           else f"a gradient of {name}, which is not a parameter")
         addresses, kept = [], []
-        for name, parameter in parameters.items():
+        for name in sorted(parameters):
+            parameter = parameters[name]
             if gradients[name] is None:
                 addresses.append(None)
                 continue

@@ -146,18 +146,20 @@ class Core:
         self._gradients = (ctypes.c_void_p * len(parameters))()
 
     def register_metrics(self, names):
-        self._register_names(self.library.mf_register_metrics, names)
+        names = self._register_names(self.library.mf_register_metrics, names)
         self._metrics = {name: place for place, name in enumerate(names)}
 
     def register_sums(self, names):
-        self._register_names(self.library.mf_register_sums, names)
-        self._sums = list(names)
+        self._sums = self._register_names(self.library.mf_register_sums, names)
 
     def _register_names(self, function, names):
         if isinstance(names, str):  # each letter would be a name
             raise Refused(f'metrics and sums are lists of names, such as ["{names}"]')
+        is_set = isinstance(names, (set, frozenset))  # has another order on each worker
+        names = sorted(names) if is_set else list(names)
         encoded = (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
         self._check(function(self._handle, encoded, len(names)))
+        return names
 
     def set_metrics(self, values):
         for name, value in values.items():

@@ -2,7 +2,7 @@
 small | fails_late | many | narrow | renamed | leaves_early | inner | waits | breaks | again |
 infinite | no_metric | unbounded | read_only | swapped | misspelt | lacks | shaped | replaces |
 replaces_state | handlers | stays | retries | wide | huge | listed | number | scalar | slots |
-lingers | moves FOLDER]."""
+lingers | shuffled | moves FOLDER]."""
 import atexit
 import ctypes
 import os
@@ -36,6 +36,9 @@ if how == "narrow":  # like a state that another version of the program saved
 if how == "renamed":
     state["momentum.bias"] = state.pop("velocity.bias")
 
+is_shuffled = how == "shuffled" and int(os.environ["MAYFLY_WORKER_NUMBER"]) % 2 == 1
+if is_shuffled:  # like dictionaries that are made from sets
+    parameters, state = dict(reversed(parameters.items())), dict(reversed(state.items()))
 if how == "read_only":
     parameters["bias"].setflags(write=False)
 if how == "listed":
@@ -65,7 +68,8 @@ job = mayfly.ArrayJob(parameters, samples=SAMPLES + (2**64 if how == "huge" else
                       microbatch=2 if how == "small" else 4, steps=int(sys.argv[1]),
                       buffers={"mask": mask, "lowest": lowest} if how in (
                           "infinite", "unbounded") else None,
-                      state=state, metrics=("error", "samples"))
+                      state=state,
+                      metrics={"error", "samples"} if how == "shuffled" else ("error", "samples"))
 if how == "sizes":  # mf_start() refuses a structure of an older header, and does not read beyond it
     core = job._core
     code = core.library.mf_start(core._handle, ctypes.byref(mayfly._abi.Options(size=8)))
@@ -132,6 +136,8 @@ for step in job.steps():
         velocity[name] *= 0.9
         velocity[name] += gradient
         parameters[name] -= 0.01 * velocity[name]
+    if is_shuffled and step.number % 30 == 0:
+        parameters["bias"] = parameters.pop("bias")
     if how == "replaces" and step.number == 3:
         parameters["bias"] = parameters["bias"] - 0.1
     if how == "replaces_state" and step.number == 3:

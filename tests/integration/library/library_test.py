@@ -109,6 +109,14 @@ def arrays():
     expect_same_bits([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "200"], *CHANGES)
 
 
+def shuffled():
+    """The dictionaries of a NumPy program may have another order on each worker, and another one
+    after some steps. The worker used to be refused or evicted, or its gradients were exchanged."""
+    python_with("numpy")
+    expect_same_bits([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "160", "shuffled"],
+                     *CHANGES)
+
+
 def sizes():
     python_with("numpy")
     run = trained([PYTHON, "-B", os.path.join(HERE, "arrays_program.py"), "5", "sizes"], 1)[3]
@@ -1671,4 +1679,4 @@ if __name__ == "__main__":
         "handles": handles, "leaves_early": leaves_early, "stays": stays,
         "of_a_script": of_a_script, "leaves_at_the_end": leaves_at_the_end,
         "breaks_at_the_end": breaks_at_the_end,
-        "interrupted_at_the_end": interrupted_at_the_end}))
+        "interrupted_at_the_end": interrupted_at_the_end, "shuffled": shuffled}))
