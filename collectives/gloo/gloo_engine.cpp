@@ -370,10 +370,11 @@ std::vector<UniqueFd> GlooAborter::find_sockets() const {
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir("/proc/self/fd"));
   while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {
     const int number = std::atoi(entry->d_name);
-    if (number < 3) {
-      continue;
+    if (number < 3 || !belongs_to(number, addresses_)) {
+      continue;  // closing a duplicate of a file would release this process's record locks on it
     }
     UniqueFd fd(::fcntl(number, F_DUPFD_CLOEXEC, 3));
+    // Again, because Gloo may have closed the socket, and the number may be another one's, by now.
     if (fd.valid() && belongs_to(fd.get(), addresses_)) {
       found.push_back(std::move(fd));
     }

@@ -1,12 +1,17 @@
 // The promises that every Group and Transport keeps when members die, leave or are told to stop.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -270,6 +275,36 @@ TEST_P(GroupFailure, ABufferIsNeverTouchedAfterItsOperationHasFailed) {
       (void)work->wait(far());
     });
   }
+}
+
+// Whether another process would find that this one has a record lock on the file.
+bool is_locked_by_this_process(int file) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    struct flock wanted {};
+    wanted.l_type = F_WRLCK;
+    const bool is_known = ::fcntl(file, F_GETLK, &wanted) == 0;
+    ::_exit(is_known && wanted.l_type != F_UNLCK ? 0 : 1);
+  }
+  int status = 0;
+  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// Goal: no group releases a record lock of the process, such as that of a database which the user's
+// program has open. The system releases them as soon as any descriptor of the file is closed.
+TEST_P(GroupFailure, TheProcessKeepsItsRecordLocks) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
+  ASSERT_NE(file, nullptr);
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  ASSERT_EQ(::fcntl(::fileno(file.get()), F_SETLK, &lock), 0);
+  Cluster cluster(GetParam(), 2);
+  const auto groups = cluster.form(ViewId{1}, 2);
+  EXPECT_TRUE(is_locked_by_this_process(::fileno(file.get()))) << "a group was formed";
+  for (const auto& group : groups) {
+    group->abort();
+  }
+  EXPECT_TRUE(is_locked_by_this_process(::fileno(file.get()))) << "a group was aborted";
 }
 
 std::size_t resident_kib() {
