@@ -3,8 +3,10 @@ goes on with its job from the data on the disk.
 Method: coordinator and workers are separate processes. The test kills a process at that moment, or
 cuts its files to what they would then contain. The weights must be those of an undisturbed run.
 """
+import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -30,15 +32,20 @@ def undisturbed():
     return Oracle(JOB + ["--workers", "1"]).final_digest
 
 
-def finish(job):
+def finish(job, keep=False):
     code = job.wait_for_end(job.coordinators[-1], "the job does not end")
     expect(code == 0, f"the coordinator ended with {code}\n{job.logs()}")
     summary = job.run.summary()
     expect(summary["steps"] == STEPS and summary["final_digest"] == undisturbed(),
            f"{summary}\n{job.logs()}")
+    if not keep:
+        remove(job)
+    return summary
+
+
+def remove(job):
     job.stop_hard()
     shutil.rmtree(job.folder)
-    return summary
 
 
 def views_of(job):
@@ -142,6 +149,56 @@ def records_behind_the_checkpoint():
     finish(job)
 
 
+def committed_by(job):
+    """The last committed step that the coordinator knows; -1 if it does not answer."""
+    done = job.run.command("status", "--json", "--token-file", job.token_file)
+    return json.loads(done.stdout)["committed"] if done.returncode == 0 else -1
+
+
+def lose_all(job, workers, losses):
+    """Kills the only workers. At first it stops them, so that none trains on alone and none reports
+    a step that was not known before. Returns the last step that was."""
+    for worker in workers:
+        worker.signal(signal.SIGSTOP)
+    before = committed_by(job)
+    for worker in workers:
+        worker.kill()
+    job.wait_for(lambda: len(job.run.events("lost")) == losses, "all are lost")
+    return before
+
+
+def falls_back_twice():
+    """All workers are lost, and others continue from the checkpoint of step 10. The coordinator is
+    killed while they repeat steps. Then they are lost, too."""
+    job = cluster(["--checkpoint-every", "10"] + lingering(11, 27, 43))
+    job.start_coordinator(2)
+    workers = start_workers(job, 2)
+    job.run.wait_for_step(16)
+    job.wait_for(lambda: job.run.events("checkpoint_received"), "no checkpoint")
+    reached = [lose_all(job, workers, 2)]
+    workers = start_workers(job, 2)
+    job.wait_for(lambda: 12 <= committed_by(job) < reached[0], "no step is repeated")
+    job.coordinators[-1].kill()
+    job.start_coordinator(2)
+    job.wait_for(lambda: len(job.run.events("returned")) == 2, "the workers do not return")
+    job.wait_for(lambda: committed_by(job) >= 13, "no further step is repeated")
+    reached.append(lose_all(job, workers, 4))
+    start_workers(job, 1)
+    summary = finish(job, keep=True)
+    restarts = [event for event in job.run.events("restarted") if "undone_steps" in event]
+    expect([event["step"] for event in restarts] == [10, 10], f"{restarts}\n{job.logs()}")
+    for event, before in zip(restarts, reached):
+        # A record of the last step may have been under way when its worker was stopped.
+        expect(before - 11 <= event["undone_steps"] <= before - 9, f"{before}: {event}")
+    batch = summary["samples"] // STEPS
+    expect(summary["samples"] == STEPS * batch and summary["undone_samples"] ==
+           batch * sum(event["undone_steps"] for event in restarts), f"{summary}\n{restarts}")
+    steps = [(m["step"], m["samples"], m["sample_hash"], m["digest"]) for m in job.run.metrics()]
+    expect(steps == [(m["step"], m["samples"], m["sample_hash"], m["digest"])
+                     for m in Oracle(JOB + ["--workers", "1"]).metrics], steps)
+    remove(job)
+
+
 def replaced_checkpoint():
     """The coordinator was killed while it replaced the latest checkpoint by another one of the same
     step."""
@@ -163,4 +220,5 @@ if __name__ == "__main__":
         "resumed_from_what_is_gone": resumed_from_what_is_gone,
         "replaced_in_what_is_resumed": replaced_in_what_is_resumed,
         "records_behind_the_checkpoint": records_behind_the_checkpoint,
+        "falls_back_twice": falls_back_twice,
         "replaced_checkpoint": replaced_checkpoint}))
