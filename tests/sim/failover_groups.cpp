@@ -80,7 +80,7 @@ void FailoverWorld::enter(std::size_t index) {
 void FailoverWorld::contribute(std::size_t index) {
   Worker& worker = *workers_[index];
   Group& group = group_of(*worker.view);
-  const std::uint64_t step = worker.committed + 1;
+  const std::uint64_t step = position(worker) + 1;
   worker.contributed = true;
   auto& parts = group.parts[step];
   parts[worker.member->id()] = worker.held;
@@ -113,16 +113,15 @@ void FailoverWorld::contribute(std::size_t index) {
     const std::size_t each = worker_of_.at(member.id);
     in_view(each, draw(milliseconds(4)), [this, each, step, is_boundary] {
       Worker& done = *workers_[each];
-      done.committed = step;
+      (done.is_observer ? done.observed : done.committed) = step;
       done.held = {};
+      observe(each);
       if (queue_.now() - done.last_progress >= scenario_.progress_every) {
         done.last_progress = queue_.now();
         give_member(each, member_event::Progressed{done.view->id, Step{step}, 3, 1});
       }
       done.boundary = done.boundary || is_boundary;
-      if (step >= scenario_.steps) {
-        do_the_rest(each);
-      } else if (is_boundary) {
+      if (is_boundary && step < scenario_.steps) {
         stop_trainer(each, false, std::nullopt);
       } else {
         begin_step(each);
@@ -140,7 +139,10 @@ void FailoverWorld::do_the_rest(std::size_t index) {
     stop_trainer(each, false, std::nullopt);
   };
   if (scenario_.end_takes == Duration::zero()) {
-    finish(index);
+    if (!workers_[index]->is_observer) {  // others wait until a member is done
+      end_observers(group_of(*workers_[index]->view));
+      finish(index);
+    }
     return;
   }
   in_view(index, draw(scenario_.end_takes), [this, index, finish] {

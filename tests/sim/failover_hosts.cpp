@@ -21,6 +21,7 @@ CoordinatorOptions options_of(const FailoverScenario& scenario, bool is_standby,
   options.view_max = scenario.spares == 0 ? kMembersMax : scenario.workers - scenario.spares;
   options.initial_workers = scenario.workers - scenario.spares;
   options.min_workers = scenario.min_workers;
+  options.observe_from_bytes = 1;
   options.last_step = Step{scenario.steps};
   options.stop_timeout = seconds(2);
   options.seed = scenario.seed;

@@ -37,6 +37,15 @@ struct FailoverWorld::Link {
   bool has_told_state = false;  // the coordinator has received the worker's Ready or Resume
 };
 
+/// The copy of the state that an observer receives, and the sums of the steps since.
+struct FailoverWorld::Copy {
+  ViewId since{};
+  std::set<MemberId> donors;
+  Instant arrives;
+  std::uint64_t observed = 0;  ///< it has the sums of all steps up to this
+  bool is_broken = false;      ///< a donor was lost before the copy had arrived
+};
+
 struct FailoverWorld::Worker {
   bool alive = true;
   std::optional<elastic::Member> member;
@@ -48,7 +57,10 @@ struct FailoverWorld::Worker {
   std::optional<Incarnation> obeys;  // of a broken member: the one of any coordinator that answers
   // The trainer.
   std::uint64_t committed = 0;
-  bool has_state = true;        // false while it joins again and must receive the state
+  bool has_state = true;     // false while it joins again and must receive the state
+  std::optional<Copy> copy;  // of an observer; it has no work in its view
+  bool is_observer = false;
+  std::uint64_t observed = 0;   // the newest step of its view, as an observer knows it
   bool is_left_behind = false;  // other members have gone on from an earlier step than its own
   Instant last_progress;        // when it sent the last Progress
   elastic::MicrobatchSet held;

@@ -23,6 +23,9 @@ TEST(Failover, CoordinatorsTakeChargeInMostJobs) {
   const std::map<std::string, std::uint64_t> counts(result.counts.begin(), result.counts.end());
   EXPECT_GT(counts.at("times in charge"), options.seeds / 2);
   EXPECT_GT(counts.at("suspensions"), options.seeds / 10);
+  EXPECT_GT(counts.at("stopped"), options.seeds / 30);
+  EXPECT_GT(counts.at("copies received"), options.seeds / 10);
+  EXPECT_GT(counts.at("copies continued"), options.seeds / 30);
 }
 
 TEST(Failover, SeedsThatFailedOnceStayGood) {

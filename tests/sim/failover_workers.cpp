@@ -183,7 +183,8 @@ void FailoverWorld::load(std::size_t index) {
   after(draw(milliseconds(60)), [this, index, life = workers_[index]->life] {
     Worker& loaded = *workers_[index];
     if (loaded.alive && loaded.life == life) {
-      give_member(index, member_event::Loaded{Step{loaded.committed}, 0});
+      give_member(index, member_event::Loaded{Step{loaded.committed},
+                                              scenario_.copy_takes > Duration::zero() ? 1u : 0u});
     }
   });
 }
@@ -215,10 +216,10 @@ void FailoverWorld::carry_out(std::size_t index, const MemberEffect& effect) {
     incarnations_.on_known(run->view, "member " + std::to_string(value(worker.member->id())));
     incarnations_.on_obeyed(worker.member->id(), incarnation_of(run->view.id));
     worker.view = run->view;
-    worker.has_state = true;
     worker.is_left_behind = false;
     ++worker.generation;
     worker.boundary = worker.contributed = worker.has_finished = false;
+    begin_to_observe(index);
     enter(index);
   } else if (const auto* abort = std::get_if<member_effect::AbortGroup>(&effect)) {
     if (worker.view && worker.view->id == abort->view) {
@@ -275,6 +276,7 @@ void FailoverWorld::rejoin(std::size_t index, const std::optional<Former>& forme
   ++worker.generation;
   worker.held = {};
   worker.has_state = false;
+  worker.copy.reset();
   if (worker.link) {
     const std::size_t link = *worker.link;
     after(milliseconds(5), [this, link] { links_[link].open_at_worker = false; });
@@ -308,6 +310,10 @@ void FailoverWorld::in_view(std::size_t index, Duration delay, std::function<voi
 void FailoverWorld::formed(std::size_t index) {
   Worker& worker = *workers_[index];
   give_member(index, member_event::GroupFormed{worker.view->id});
+  if (worker.is_observer) {
+    begin_step(index);
+    return;
+  }
   const bool is_behind = worker.committed < value(worker.view->committed);
   in_view(index, is_behind ? draw(milliseconds(20)) : Duration::zero(), [this, index, is_behind] {
     Worker& synced = *workers_[index];
@@ -318,16 +324,16 @@ void FailoverWorld::formed(std::size_t index) {
     violations_.expect(synced.committed == value(synced.view->committed),
                        [&] { return std::string("a member is ahead of its view"); });
     give_member(index, member_event::StateSynced{synced.view->id});
-    if (synced.committed >= scenario_.steps) {
-      do_the_rest(index);
-    } else {
-      begin_step(index);
-    }
+    begin_step(index);
   });
 }
 
 void FailoverWorld::begin_step(std::size_t index) {
   Worker& worker = *workers_[index];
+  if (position(worker) >= scenario_.steps) {
+    do_the_rest(index);
+    return;
+  }
   const auto self = std::find_if(worker.view->members.begin(), worker.view->members.end(),
                                  [&](const auto& m) { return m.id == worker.member->id(); });
   const MicrobatchSet assigned = worker.committed == value(worker.view->committed)
@@ -343,7 +349,8 @@ void FailoverWorld::begin_step(std::size_t index) {
 
 void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<MemberId> culprit) {
   Worker& worker = *workers_[index];
-  const bool is_finished = scenario_.end_takes == Duration::zero()
+  take_copy(index);
+  const bool is_finished = scenario_.end_takes == Duration::zero() && !worker.is_observer
                                ? worker.committed >= scenario_.steps
                                : worker.has_finished;
   const bool is_clean = !failed && (worker.boundary || is_finished);
@@ -352,6 +359,8 @@ void FailoverWorld::stop_trainer(std::size_t index, bool failed, std::optional<M
   report.view = worker.view->id;
   report.committed = Step{worker.committed};
   report.held = worker.held;
+  report.observed = Step{
+      worker.is_observer && worker.copy && !worker.copy->is_broken ? worker.copy->observed : 0};
   report.finished = is_finished;
   report.failed = failed;
   report.culprit = culprit;

@@ -102,6 +102,9 @@ FailoverScenario draw_failover(std::uint64_t seed) {
   if (wider.below(6) == 0) {
     scenario.stop_after = draw_between(wider, milliseconds(100), seconds(8));
   }
+  if (wider.below(3) == 0) {
+    scenario.copy_takes = draw_between(wider, milliseconds(20), milliseconds(600));
+  }
   return scenario;
 }
 
@@ -144,7 +147,9 @@ std::vector<std::pair<std::string, std::uint64_t>> FailoverResult::counts() cons
           {"rejoined", rejoins},
           {"commits undone", undone},
           {"gave up", gave_up},
-          {"stopped", stopped}};
+          {"stopped", stopped},
+          {"copies received", observed},
+          {"copies continued", gone_on}};
 }
 
 std::string describe(const FailoverScenario& s) {
@@ -162,6 +167,7 @@ std::string describe(const FailoverScenario& s) {
          ms("progress", s.progress_every) + ms("min_workers", s.min_workers_timeout) +
          ms("resume", s.resume_timeout) + ms("quorum", s.quorum_timeout) +
          ms("give_up", s.give_up_after) + ms("stop", s.stop_after) + ms("end", s.end_takes) +
+         ms("copy", s.copy_takes) +
          (s.delta_from_members < s.workers ? "; views come as changes" : "") +
          (s.clock_drift_per_mille == 0
               ? std::string()

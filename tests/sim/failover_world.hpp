@@ -4,8 +4,9 @@
 // coordinator that is never lost. Here coordinators crash between any two of their effects, restart
 // with a torn log, have standbys, are suspended, and lose their connections to some or all members.
 // Members outlive their coordinators. The coordinator, the member, the view log and the messages
-// are the product's. A gradient group only checks that every member has contributed. A run uses one
-// thread and is a function of its seed.
+// are the product's. A gradient group only checks that every member has contributed, and the copy
+// of the state for an observer only takes time. A run uses one thread and is a function of its
+// seed.
 
 #include <cstdint>
 #include <functional>
@@ -77,6 +78,7 @@ struct FailoverScenario {
   Duration notice_every{};   ///< a worker is asked to leave
   Duration give_up_after{};  ///< a worker leaves if it lacks a coordinator for so long; 0 = never
   Duration stop_after{};     ///< an operator stops the job; 0 = never
+  Duration copy_takes{};  ///< longest time of a copy of the state to an observer; 0 = no observers
   bool replaces_nobody = false;           ///< no new worker joins as long as there are faults
   Duration end_takes{};                   ///< longest time of the members' work after the last step
   std::uint32_t delta_from_members = 32;  ///< views of so many members are announced as deltas
@@ -114,9 +116,11 @@ struct FailoverResult {
   std::uint64_t suspensions = 0;  ///< of coordinators
   std::uint64_t unwritten = 0;    ///< records that did not fit on the disk
   std::uint64_t rejoins = 0;
-  std::uint64_t undone = 0;   ///< times that a committed step was computed again
-  std::uint64_t gave_up = 0;  ///< jobs that ended because they had too few members
-  std::uint64_t stopped = 0;  ///< jobs that an operator ended
+  std::uint64_t undone = 0;    ///< times that a committed step was computed again
+  std::uint64_t gave_up = 0;   ///< jobs that ended because they had too few members
+  std::uint64_t stopped = 0;   ///< jobs that an operator ended
+  std::uint64_t observed = 0;  ///< observers that have received the state
+  std::uint64_t gone_on = 0;   ///< times that an observer went on with its copy in the next view
 
   /// The counts by name, the most interesting ones first.
   [[nodiscard]] std::vector<std::pair<std::string, std::uint64_t>> counts() const;
@@ -131,6 +135,7 @@ class FailoverWorld {
  private:
   struct Host;    // a coordinator's host
   struct Worker;  // a worker process and its trainer
+  struct Copy;    // of the state, for an observer
   struct Link;    // a control connection
   struct Group;   // the gradient group of one view
 
@@ -193,6 +198,13 @@ class FailoverWorld {
   void begin_step(std::size_t worker);
   void stop_trainer(std::size_t worker, bool failed, std::optional<MemberId> culprit);
   void in_view(std::size_t worker, Duration delay, std::function<void()> event);
+
+  // failover_observers.cpp: observers
+  void begin_to_observe(std::size_t worker);
+  void observe(std::size_t worker);
+  void take_copy(std::size_t worker);
+  void end_observers(const Group& group);
+  [[nodiscard]] std::uint64_t position(const Worker& worker) const;
 
   // failover_groups.cpp: groups
   [[nodiscard]] Group& group_of(const elastic::View& view);
