@@ -1,5 +1,6 @@
 #include "base/process/ancestors.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -22,15 +23,19 @@ int parent_of(int process) {
 
 }  // namespace
 
-std::vector<int> ancestors_up_to(int ancestor, int process) {
+std::vector<int> ancestors_of(int process) {
   std::vector<int> found;
   for (int at = parent_of(process); at > 0; at = parent_of(at)) {
     found.push_back(at);
-    if (at == ancestor) {
-      return found;
-    }
   }
-  return {};
+  return found;
+}
+
+std::vector<int> ancestors_up_to(int ancestor, int process) {
+  std::vector<int> found = ancestors_of(process);
+  const auto place = std::find(found.begin(), found.end(), ancestor);
+  found.erase(place == found.end() ? found.begin() : place + 1, found.end());
+  return found;
 }
 
 }  // namespace mayfly

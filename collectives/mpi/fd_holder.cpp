@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,14 +15,17 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/file.hpp"
 #include "base/net/sockets.hpp"
 #include "base/parse.hpp"
+#include "base/process/ancestors.hpp"
 #include "base/system_error.hpp"
 
 namespace mayfly::collectives {
@@ -76,6 +80,22 @@ std::vector<TcpSocket> tcp_sockets() {
   return all;
 }
 
+/// The process that has started this rank: mpirun, or its daemon on this machine. Between them
+/// there may be a script, which ends with the rank.
+pid_t find_launcher() {
+  for (const int ancestor : ancestors_of(::getpid())) {
+    std::error_code hidden;
+    const std::string program =
+        std::filesystem::read_symlink(fmt::format("/proc/{}/exe", ancestor), hidden).filename();
+    for (const char* launcher : {"orterun", "orted", "mpirun", "mpiexec"}) {
+      if (program.starts_with(launcher)) {
+        return ancestor;
+      }
+    }
+  }
+  return ::getppid();
+}
+
 /// The child. It was forked from a process with threads, so it must neither allocate nor lock.
 [[noreturn]] void hold_sockets(int commands, pid_t launcher) {
   for (const int ignored : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
@@ -116,7 +136,7 @@ Result<std::unique_ptr<FdHolder>> FdHolder::start() {
   }
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  const pid_t launcher = ::getppid();
+  const pid_t launcher = find_launcher();
   const pid_t child = ::fork();
   if (child < 0) {
     return system_error("cannot fork", errno);

@@ -17,8 +17,8 @@
 
 namespace mayfly::collectives {
 
-/// A child process that holds copies of sockets until this process's parent (mpirun, or its daemon
-/// on this machine) ends. One thread at a time.
+/// A child process that holds copies of sockets until mpirun, or its daemon on this machine, ends.
+/// One thread at a time.
 class FdHolder {
  public:
   /// Forks; to be called before this process has much memory. The child keeps no resources of this

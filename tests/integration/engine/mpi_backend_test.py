@@ -5,6 +5,7 @@ compared with that of one worker.
 """
 import subprocess
 import sys
+import time
 
 import mayfly_run
 import mpi_launch
@@ -90,6 +91,30 @@ def loses_ranks_tcp():
     expect(members[0] == 4 and members[-1] <= 2, f"steps of {set(members)} members")
 
 
+def wait_for_end(pid):
+    deadline = time.monotonic() + 60
+    while not mpi_launch.has_ended(pid):
+        expect(time.monotonic() < deadline, f"process {pid} has not ended")
+        time.sleep(0.02)
+
+
+def script_loses_a_rank():
+    """The connections of a dead rank stay open until mpirun ends, although the script that started
+    the rank ends with it."""
+    run = mpi_launch.start(3, MPI + lingering(3), over("tcp", ELASTIC), script=mpi_launch.SCRIPT)
+    run.wait_for_step(3)
+    script = mpi_launch.child_of_rank(run.process.pid, 1)
+    worker = mpi_launch.pid_of_rank(run.process, 1)
+    holder = mpi_launch.child_named("mayfly-fds", worker)
+    mayfly_run.kill(worker)
+    wait_for_end(script)
+    time.sleep(1)  # the holder looks after its launcher every 0.2 s
+    expect(not mpi_launch.has_ended(holder), f"the connections were closed\n{run.logs()}")
+    members = check(run)
+    expect(members[0] == 3 and members[-1] == 2, f"steps of {set(members)} members")
+    wait_for_end(holder)
+
+
 def spares():
     """As many spares join as ranks were lost, and no more."""
     members = killed_in_turn("vader", 4, [0, 1], ["--spares", "2"])
@@ -146,5 +171,6 @@ if __name__ == "__main__":
     mpi_launch.skip_without_module()
     sys.exit(mayfly_run.main({
         "static": static, "elastic": elastic, "drain": drain, "loses_ranks": loses_ranks,
-        "loses_ranks_tcp": loses_ranks_tcp, "spares": spares, "static_loss": static_loss,
-        "refusals": refusals, "outsiders": outsiders}))
+        "loses_ranks_tcp": loses_ranks_tcp, "script_loses_a_rank": script_loses_a_rank,
+        "spares": spares, "static_loss": static_loss, "refusals": refusals,
+        "outsiders": outsiders}))
