@@ -73,10 +73,24 @@ class Place {
     if (is_there()) {
       return what_is_there();
     }
-    TRY_ASSIGN(const LockFile held, lock());
-    if (is_there()) {
-      return what_is_there();
-    }
+    TRY_ASSIGN(LockFile held, lock());
+    Result<std::string> done = is_there() ? Result<std::string>(what_is_there()) : fetched(fill);
+    release(std::move(held), path_.filename().string());
+    return done;
+  }
+
+ private:
+  [[nodiscard]] bool is_there() const {
+    std::error_code absent;
+    return fs::exists(path_, absent);
+  }
+  [[nodiscard]] std::string what_is_there() const {
+    log::info(path_.string() + " was filled earlier; remove it to fetch the data set again");
+    return path_.string();
+  }
+  /// With the lock.
+  [[nodiscard]] Result<std::string> fetched(
+      const std::function<Result<void>(const std::string& empty)>& fill) const {
     remove_partial_ones();
     // Each process has a name of its own: the command of one that was killed may still write.
     const std::string partial =
@@ -94,18 +108,17 @@ class Place {
     }
     return path_.string();
   }
-
- private:
-  [[nodiscard]] bool is_there() const {
-    std::error_code absent;
-    return fs::exists(path_, absent);
+  [[nodiscard]] std::string lock_of(const std::string& filled) const {
+    return (path_.parent_path() / (filled + ".lock")).string();
   }
-  [[nodiscard]] std::string what_is_there() const {
-    log::info(path_.string() + " was filled earlier; remove it to fetch the data set again");
-    return path_.string();
+  /// Removes the file, too. Workers that wait for the lock make it again.
+  void release(LockFile lock, const std::string& filled) const {
+    (void)::unlink(lock_of(filled).c_str());
+    std::move(lock).discard();
   }
   [[nodiscard]] Result<LockFile> lock() const {
-    Result<LockFile> lock = LockFile::take(path_.string() + ".lock", Duration(0));
+    const std::string file = lock_of(path_.filename().string());
+    Result<LockFile> lock = LockFile::take(file, Duration(0));
     if (lock.ok() || lock.error().code != Errc::kRefused) {
       return lock;
     }
@@ -115,7 +128,7 @@ class Place {
       if (is_called_off_()) {
         return called_off();
       }
-      lock = LockFile::take(path_.string() + ".lock", kRetryAfter);
+      lock = LockFile::take(file, kRetryAfter);
     } while (!lock.ok() && lock.error().code == Errc::kRefused);
     return lock;
   }
@@ -131,9 +144,11 @@ class Place {
         continue;
       }
       const std::string filled = name.substr(0, end);
-      const std::string lock = (folder / (filled + ".lock")).string();
-      if (filled == path_.filename() || LockFile::take(lock, Duration(0)).ok()) {
+      if (filled == path_.filename()) {
         fs::remove_all(folder / name, ignored);
+      } else if (Result<LockFile> lock = LockFile::take(lock_of(filled), Duration(0)); lock.ok()) {
+        fs::remove_all(folder / name, ignored);
+        release(std::move(lock).value(), filled);
       }
     }
   }

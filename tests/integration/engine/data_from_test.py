@@ -45,9 +45,10 @@ class Job:
         expect(summary["final_digest"] == undisturbed(self.data), "the bits of a local run")
 
     def kept(self, cache):
-        """The data sets in a worker's cache."""
-        return sorted(name for name in os.listdir(self.cache(cache))
-                      if name.startswith("data-") and not name.endswith(".lock"))
+        """The data sets in a worker's cache, and whatever else is left there of fetching them."""
+        folder = self.cache(cache)
+        inside = os.listdir(folder) if os.path.exists(folder) else []
+        return sorted(name for name in inside if name.startswith("data-"))
 
     def remove(self):
         self.cluster.run.remove()
