@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "base/try_assign.hpp"
 #include "collectives/plan/exact_sum.hpp"
+#include "engine/run/checkpoint_store.hpp"
 #include "nn/checkpoint.hpp"
 #include "nn/safetensors.hpp"
 
@@ -60,10 +61,6 @@ void add_changes(std::span<const float> changes, std::span<std::byte> to) {
 void add_tensor(Digester& digester, const ProgramTensor& tensor, ByteSpan content) {
   digester.add(std::as_bytes(std::span(tensor.name)));
   digester.add(content);
-}
-
-std::uint64_t hash_of_bytes(ByteSpan content) {
-  return digest_of(content).low;
 }
 
 Error misfit(const ProgramTensor& wanted, const std::string& found) {
@@ -430,14 +427,17 @@ Result<void> ProgramState::load(const nn::CheckpointFiles& files) {
   const auto found = all.find(kExponentsName);
   TRY_ASSIGN(incoming.exponents,
              exponents_in(found == all.end() ? ByteSpan() : found->second.bytes));
-  const bool are_ours = incoming.exponents.size() == exponents_.size();
+  const bool has_our_number = incoming.exponents.size() == exponents_.size();
   const bool has_our_tensors = model.size() == tensors_.parameters.size() + tensors_.buffers.size();
   if (found == all.end() || incoming.exponents.empty() != exponents_.empty() ||
-      !(are_ours || has_our_tensors)) {
+      !(has_our_number || has_our_tensors)) {
     return Error{Errc::kInvalidInput,
                  "the checkpoint was written with another --reduction or by another program"};
   }
-  if (!are_ours) {  // with other metrics there are other blocks: exponents are measured again
+  // Other tensors or metrics, or another order of them, have other blocks, whose exponents are
+  // measured again: with one that is far too high the sums would be coarse for many steps.
+  const std::string ours = to_string(tensors_.layout_digest());
+  if (!has_our_number || difference({{"program: tensors", ours}}, info.fingerprint)) {
     incoming.exponents.assign(exponents_.size(), collectives::kUnsetExponent);
   }
   TRY(split_rest(rest, incoming.rest));
@@ -487,13 +487,13 @@ Digest ProgramState::digest() {
 std::vector<std::uint64_t> ProgramState::part_hashes() {
   std::vector<std::uint64_t> hashes;
   for (const ProgramTensor& parameter : tensors_.parameters) {
-    hashes.push_back(hash_of_bytes(parameter.content()));
+    hashes.push_back(digest_of(parameter.content()).low);
   }
   for (const Bytes& buffer : buffers_) {
-    hashes.push_back(hash_of_bytes(buffer));
+    hashes.push_back(digest_of(buffer).low);
   }
   hashes.push_back(rest_hash());
-  hashes.push_back(hash_of_bytes(std::as_bytes(std::span(exponents_))));
+  hashes.push_back(digest_of(std::as_bytes(std::span(exponents_))).low);
   return hashes;
 }
 

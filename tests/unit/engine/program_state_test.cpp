@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -32,6 +33,7 @@ struct ProgramMemory {
   std::array<float, 6> momentum{};
   std::array<float, 2> bias_momentum{};
   std::vector<std::string> metrics;
+  bool is_bias_first = false;
 
   template <typename T>
   static ProgramTensor tensor(const char* name, const char* type, std::vector<std::int64_t> shape,
@@ -44,11 +46,16 @@ struct ProgramMemory {
             elements * sizeof(T)};
   }
   ProgramTensors tensors() {
-    return {{tensor("weight", "F32", {2, 3}, weight.data(), 6),
-             tensor("bias", "F32", {2}, bias.data(), 2)},
-            {tensor("mean", "F32", {2}, mean.data(), 2), tensor("counter", "I64", {}, &counter, 1),
-             tensor("mask", "U8", {3}, mask.data(), 3)},
-            metrics};
+    ProgramTensors all = {
+        {tensor("weight", "F32", {2, 3}, weight.data(), 6),
+         tensor("bias", "F32", {2}, bias.data(), 2)},
+        {tensor("mean", "F32", {2}, mean.data(), 2), tensor("counter", "I64", {}, &counter, 1),
+         tensor("mask", "U8", {3}, mask.data(), 3)},
+        metrics};
+    if (is_bias_first) {
+      std::ranges::reverse(all.parameters);
+    }
+    return all;
   }
   std::vector<ProgramTensor> optimizer() {
     return {tensor("momentum", "F32", {6}, momentum.data(), 6),
@@ -58,15 +65,18 @@ struct ProgramMemory {
 
 /// A worker's state, and a program that loads every state that it receives.
 struct StateWorld {
-  explicit StateWorld(std::vector<std::string> metrics = {}) : memory(with(std::move(metrics))) {
+  explicit StateWorld(std::vector<std::string> metrics = {}, bool is_bias_first = false)
+      : memory(with(std::move(metrics), is_bias_first)) {
     job.config.model = kProgramModel;
     job.microbatches = 4;
-    job.fingerprint = {{"version", "test"}};
+    job.fingerprint = {{"version", "test"},
+                       {"program: tensors", to_string(memory.tensors().layout_digest())}};
     EXPECT_TRUE(state.set_optimizer_state(memory.optimizer(), blob("first"), 0.1).ok());
   }
-  static ProgramMemory with(std::vector<std::string> metrics) {
+  static ProgramMemory with(std::vector<std::string> metrics, bool is_bias_first) {
     ProgramMemory made;
     made.metrics = std::move(metrics);
+    made.is_bias_first = is_bias_first;
     return made;
   }
   static Bytes blob(std::string_view text) {
@@ -308,6 +318,28 @@ TEST(ProgramState, AProgramThatResumesMayHaveOtherMetrics) {
   EXPECT_EQ(to.memory.weight, from.memory.weight);
   ASSERT_EQ(to.state.exponents().size(), from.state.exponents().size() + 1);
   EXPECT_THAT(to.state.exponents(), ::testing::Each(collectives::kUnsetExponent));
+}
+
+TEST(ProgramState, ExponentsOfTensorsInAnotherOrderAreMeasuredAgain) {
+  constexpr std::int32_t kMeasured = 3;
+  constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // in front of the exponents
+  StateWorld from;
+  Bytes packed = from.packed();
+  for (std::size_t i = 0; i < from.state.exponents().size(); ++i) {
+    std::memcpy(packed.data() + kHeadBytes + i * sizeof kMeasured, &kMeasured, sizeof kMeasured);
+  }
+  ASSERT_TRUE(from.while_program_loads([&] { return from.state.unpack(packed); }).ok());
+  const nn::CheckpointFiles files = from.state.checkpoint();
+  for (const auto& [is_bias_first, exponent] :
+       {std::pair(false, kMeasured), std::pair(true, collectives::kUnsetExponent)}) {
+    StateWorld to({}, is_bias_first);
+    to.memory.weight.fill(0);
+    const Result<void> loaded = to.while_program_loads([&] { return to.state.load(files); });
+    ASSERT_TRUE(loaded.ok()) << loaded.error().detail;
+    EXPECT_EQ(to.memory.weight, from.memory.weight);
+    ASSERT_EQ(to.state.exponents().size(), from.state.exponents().size());
+    EXPECT_THAT(to.state.exponents(), ::testing::Each(exponent));
+  }
 }
 
 TEST(ProgramState, ACheckpointOfAnotherReductionOrOfMoreTensorsIsRefused) {
