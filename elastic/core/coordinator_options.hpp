@@ -55,7 +55,7 @@ struct CoordinatorOptions {
   std::optional<Step> last_step;
   std::uint32_t max_workers = kMembersMax;
   /// Most members of a view. Further ready workers are spares: they wait, in order of arrival,
-  /// until there is a place.
+  /// until there is a place. A view has more if it needs their consent or their newer state.
   std::uint32_t view_max = kMembersMax;
   Duration min_workers_timeout = seconds(600);  ///< waiting longer ends the job (exit code 4)
   Duration silence_max = milliseconds(300);     ///< longer silence: evicted (adapts upwards)

@@ -36,6 +36,24 @@ void place_within(Peer& peer, MemberId id, const Resume& report, Instant now) {
   }
 }
 
+/// The first ready worker with the newest state, if no member that has stopped and none of `voters`
+/// has that state: it returned after the job had continued without it, and the others were lost.
+std::optional<MemberId> needed_spare(const Candidates& candidates,
+                                     const std::set<MemberId>& voters) {
+  Step newest{};
+  std::optional<MemberId> needed;
+  for (const auto& [id, peer] : candidates) {
+    const bool has_place = peer->phase() == Peer::Phase::kStopped || voters.contains(id);
+    if (peer->committed > newest) {
+      newest = peer->committed;
+      needed = has_place ? std::nullopt : std::optional(id);
+    } else if (peer->committed == newest && has_place) {
+      needed.reset();
+    }
+  }
+  return needed;
+}
+
 }  // namespace
 
 Membership::Membership(const CoordinatorOptions& options)
@@ -88,10 +106,14 @@ Candidates Membership::candidates() const {
 }
 
 Candidates Membership::next_members(const std::set<MemberId>& voters) const {
-  const auto is_spare = [&voters](const auto& candidate) {
-    return candidate.second->phase() == Peer::Phase::kReady && !voters.contains(candidate.first);
-  };
   Candidates members = candidates();
+  std::set<MemberId> placed = voters;
+  if (const auto needed = needed_spare(members, voters); needed && steps_need_all_members_) {
+    placed.insert(*needed);
+  }
+  const auto is_spare = [&placed](const auto& candidate) {
+    return candidate.second->phase() == Peer::Phase::kReady && !placed.contains(candidate.first);
+  };
   const auto taken =
       static_cast<std::size_t>(std::ranges::count_if(members, [&is_spare](const auto& candidate) {
         return !is_spare(candidate) && !candidate.second->is_leaving();

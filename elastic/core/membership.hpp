@@ -67,8 +67,8 @@ class Membership {
   [[nodiscard]] std::vector<MemberId> active() const;
   [[nodiscard]] Candidates candidates() const;
   /// The members of the next view: those of the last one, then ready workers while there is room.
-  /// The ready ones among `voters`, whose consent the next view may need, come first, and are
-  /// members even without room.
+  /// The ready ones among `voters`, whose consent the next view may need, and a ready worker that
+  /// alone has the newest state come first, and are members even without room.
   [[nodiscard]] Candidates next_members(const std::set<MemberId>& voters) const;
   /// Free places for spares, beside the members in this phase. A member that leaves needs no place:
   /// a spare may be admitted before it has left.

@@ -46,6 +46,8 @@ ELASTIC = [
          "  started_ = 0;\n", ""),
         ("publish-undone", "that a committed step was undone is forgotten",
          "  undone_ = std::max(undone_, committed_);\n", ""),
+        ("needed-spare", "a spare that alone has the newest state waits for a place",
+         "needed && steps_need_all_members_) {\n", "needed && !steps_need_all_members_) {\n"),
         ("last-holder-leaves", "the only holder of the last step may leave",
          "counts_as_worker_ ? other.second->is_worker : other.second->committed >= peer.committed;",
          "counts_as_worker_ ? other.second->is_worker : true;"),

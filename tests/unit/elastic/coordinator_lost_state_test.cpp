@@ -117,6 +117,33 @@ TEST(CoordinatorLostState, AnObserverOfTheFirstViewThatGotNoStateJoinsAgain) {
   EXPECT_EQ(job.coordinator.phase(), JobPhase::kWaiting);
 }
 
+/// Two crashes in a row. Member 5 alone committed step 11 in view 7, and was lost. Then the
+/// coordinator was, just after it had published view 8 with the members 1 and 2. Member 3 is a
+/// spare.
+TEST(CoordinatorLostState, TheOnlyHolderOfTheNewestStateHasAPlaceBeforeSparesThatCameEarlier) {
+  for (const bool is_full : {false, true}) {
+    CoordinatorOptions options;
+    options.identity = 9;
+    options.view_max = 2;
+    const View last = old_view(8, 2);
+    CoordinatorHarness job(options, log_with(last));
+    View former = old_view(7, 1);
+    former.members.push_back({k5, "", {}, 0, 0});
+    return_ready(job, k3);
+    return_stopped(job, k5, former, 11);
+    return_stopped(job, k1, last, 10);
+    if (is_full) {
+      return_stopped(job, k2, last, 10);
+    }
+    job.pass(seconds(3), {k1, k2, k3, k5});
+    ASSERT_EQ(job.coordinator.phase(), JobPhase::kRunning);
+    EXPECT_EQ(job.view_members(),
+              is_full ? (std::vector<MemberId>{k1, k2, k5}) : (std::vector<MemberId>{k1, k5}));
+    EXPECT_EQ(job.view().committed, Step{11});
+    EXPECT_FALSE(job.noted("restarted"));
+  }
+}
+
 /// The member from which they should receive the state is lost, and no other has committed the step
 /// of their view.
 TEST(CoordinatorLostState, AMemberThatIsBehindItsViewGoesOnWithWhatItHasTrained) {
