@@ -50,7 +50,7 @@ bool is_impossible(const Hello& hello) {
     return id != 0 &&
            (incarnation_of(ViewId{id}) > hello.incarnation || is_at_the_end_of_its_range(id));
   };
-  return hello.incarnation > kIncarnationMax || is_nobodys(value(hello.member)) ||
+  return hello.job == 0 || hello.incarnation > kIncarnationMax || is_nobodys(value(hello.member)) ||
          is_nobodys(value(hello.view));
 }
 
@@ -201,7 +201,8 @@ std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
     return Refused{"this coordinator leads another job", Refusal::kElsewhere};
   }
   if (auto reason = reason_to_refuse(hello, phase, workers_max, term, membership)) {
-    return Refused{std::move(*reason), Refusal::kFinal};
+    // A standby that does not know its job cannot know whether the member is of it.
+    return Refused{std::move(*reason), term.job() == 0 ? Refusal::kElsewhere : Refusal::kFinal};
   }
   if (is_impossible(hello)) {
     return Refused{"no job has such a member", Refusal::kFinal};

@@ -24,8 +24,8 @@ namespace mayfly::elastic {
 /// True if the report of member `id` does not contradict itself. Otherwise it must be ignored.
 [[nodiscard]] bool makes_sense(MemberId id, const Resume& resume);
 
-/// True if the hello names ids that no coordinator of the incarnations that it has accepted can
-/// have assigned, or ids or an incarnation beyond their limits.
+/// True if the hello of a member names no job, or ids that no coordinator of the incarnations that
+/// it has accepted can have assigned, or ids or an incarnation beyond their limits.
 [[nodiscard]] bool is_impossible(const Hello& hello);
 
 /// For a member that is not in the last view but has a part in an earlier one: true if none of the

@@ -164,6 +164,10 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
     refuse("the job has ended");
     return;
   }
+  if (has_ended_uncharged()) {
+    refuse("this coordinator has ended and was not in charge", Refusal::kElsewhere);
+    return;
+  }
   if (phase_ == JobPhase::kResuming && options_.quorum) {
     const std::string why =
         membership_.view() ? "" : ": " + quorum_.reason_to_wait(membership_).value_or("");
@@ -181,38 +185,6 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
   outbox_.add(coordinator_effect::Accept{event.connection, id});
   outbox_.send(id, term_.welcome(id, membership_.view().has_value()));
   outbox_.note("connected", id, event.hello.host);
-}
-
-void Coordinator::on_member_connected_again(const coordinator_event::WorkerConnected& event) {
-  const Hello& hello = event.hello;
-  const MemberId id = hello.member;
-  // A worker of an earlier job at this address has the same token, and perhaps a member's id.
-  const bool is_ours = !term_.is_of_another_job(hello);
-  if (is_ours && membership_.find(id) != nullptr) {  // messages on its old connection may be lost
-    lose(id, "it has connected again", false);
-  }
-  if (const auto refused =
-          reason_to_turn_away(hello, phase_, options_.max_workers, term_, membership_)) {
-    outbox_.add(coordinator_effect::Refuse{event.connection, refused->reason, refused->refusal});
-    return;
-  }
-  const bool obeys_another = term_.obeys_another(hello);
-  if (end_.has_ended_before() && obeys_another) {  // the job goes on under the other one
-    outbox_.add(coordinator_effect::Refuse{
-        event.connection, "the job of this coordinator has ended", Refusal::kElsewhere});
-    return;
-  }
-  term_.admit_again(hello, outbox_);
-  if (obeys_another) {
-    term_.begin(next(hello.incarnation), outbox_);  // it would not obey us in a lower one
-    quorum_.incarnation_began();
-    collect();
-  }
-  membership_.take_back(id, hello, is_in_charge());
-  detector_.on_message(id, now_);
-  outbox_.add(coordinator_effect::Accept{event.connection, id});
-  outbox_.send(id, term_.welcome_back(id));
-  outbox_.note(hello.joins_again ? "joins_again" : "returned", id, hello.host);
 }
 
 /// Messages of a dismissed member change nothing any more. Only its reports, for example of the

@@ -71,6 +71,8 @@ class Coordinator {
   /// True if this coordinator decides for the job, or has until its end. With a quorum it does not
   /// while it waits for the members of the last view, which may obey another coordinator.
   [[nodiscard]] bool is_in_charge() const;
+  /// False for a standby that has never been in charge: its job() may change.
+  [[nodiscard]] bool has_led() const { return !options_.standby || view_on_record_.has_value(); }
   /// True if absent members may return to their places, or if their deaths may count: until the
   /// next view has a quorum. Then messages of their sentinels are accepted, too.
   [[nodiscard]] bool awaits_members() const {
@@ -103,6 +105,10 @@ class Coordinator {
   // Before this coordinator is in charge: members return and report what they do.
   void begin();
   void collect();
+  [[nodiscard]] bool is_turn_of(const Hello& hello);
+  [[nodiscard]] bool has_ended_uncharged() const {
+    return phase_ == JobPhase::kEnded && options_.quorum && !ended_in_charge_;
+  }
   void on_message_of_returning(MemberId id, const Peer& peer, const Message& message);
   void on_resume(MemberId id, const Peer& peer, const Resume& resume);
   void take_charge_if_due();
@@ -170,6 +176,11 @@ class Coordinator {
   bool offers_checkpoint_ = false;        // members have left to join again with one
   bool ended_in_charge_ = false;          // is_in_charge() when the job ended
   std::optional<ViewId> view_on_record_;  // the last view in the view log
+  struct NextJob {
+    std::uint64_t job = 0;
+    Instant asked;  // when a member of it was last refused
+  };
+  std::optional<NextJob> next_job_;  // of a standby that has not led
   Instant now_;  // instant of the event that is being handled; outbox_ is also of that event
   Outbox outbox_;
 };

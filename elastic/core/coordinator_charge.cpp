@@ -6,6 +6,80 @@
 
 namespace mayfly::elastic {
 
+void Coordinator::on_member_connected_again(const coordinator_event::WorkerConnected& event) {
+  const Hello& hello = event.hello;
+  const MemberId id = hello.member;
+  const auto refuse = [&](const std::string& reason, Refusal refusal) {
+    outbox_.add(coordinator_effect::Refuse{event.connection, reason, refusal});
+  };
+  if (has_ended_uncharged()) {
+    refuse("this coordinator has ended, the job may go on", Refusal::kElsewhere);
+    return;
+  }
+  if (!is_turn_of(hello)) {
+    refuse("members of another job are here or come first", Refusal::kElsewhere);
+    return;
+  }
+  // A worker of an earlier job at this address has the same token, and perhaps a member's id.
+  const bool is_ours = !term_.is_of_another_job(hello);
+  if (is_ours && membership_.find(id) != nullptr) {  // messages on its old connection may be lost
+    lose(id, "it has connected again", false);
+  }
+  if (const auto refused =
+          reason_to_turn_away(hello, phase_, options_.max_workers, term_, membership_)) {
+    refuse(refused->reason, refused->refusal);
+    return;
+  }
+  const bool obeys_another = term_.obeys_another(hello);
+  if (end_.has_ended_before() && obeys_another) {  // the job goes on under the other one
+    refuse("the job of this coordinator has ended", Refusal::kElsewhere);
+    return;
+  }
+  term_.admit_again(hello, outbox_);
+  if (obeys_another) {
+    term_.begin(next(hello.incarnation), outbox_);  // it would not obey us in a lower one
+    quorum_.incarnation_began();
+    collect();
+  }
+  membership_.take_back(id, hello, is_in_charge());
+  detector_.on_message(id, now_);
+  outbox_.add(coordinator_effect::Accept{event.connection, id});
+  outbox_.send(id, term_.welcome_back(id));
+  outbox_.note(hello.joins_again ? "joins_again" : "returned", id, hello.host);
+}
+
+/// A standby learns its job from the members that connect to it. Workers of an earlier job may be
+/// among them, which still look for a coordinator. So until a standby has been in charge, it knows
+/// its job only while members of that job are connected. If members of several jobs try to connect,
+/// the jobs take turns.
+bool Coordinator::is_turn_of(const Hello& hello) {
+  if (has_led() || hello.job == 0) {
+    return true;
+  }
+  if (!membership_.peers().empty()) {
+    if (!term_.is_of_another_job(hello)) {
+      return true;
+    }
+    next_job_ = {hello.job, now_};
+    return false;
+  }
+  const bool is_another_awaited =
+      next_job_ && next_job_->job != hello.job && now_ - next_job_->asked < options_.quorum_timeout;
+  if (is_another_awaited) {
+    return false;
+  }
+  next_job_.reset();
+  if (term_.is_of_another_job(hello)) {
+    term_.forget_job();
+    membership_ = Membership(options_);
+    store_.clear();
+    quorum_.incarnation_began();
+    quorum_.view_changed();
+    collect();
+  }
+  return true;
+}
+
 /// With a quorum, absent members may obey another coordinator, which is then in charge of the job
 /// and of the servers on which they run. Members that were asked to join again with a checkpoint
 /// are absent for a moment, but have consented.

@@ -32,7 +32,7 @@ class Term {
   /// could not distinguish two coordinators with the same incarnation.
   void begin(Incarnation incarnation, Outbox& outbox);
 
-  /// 0: a standby that does not know the job yet.
+  /// 0: a standby that does not know the job.
   [[nodiscard]] std::uint64_t job() const { return job_; }
   [[nodiscard]] Incarnation incarnation() const { return incarnation_; }
   /// True if a member that accepted this incarnation of coordinator `author` obeyed this one last.
@@ -61,6 +61,8 @@ class Term {
   /// A member of an earlier incarnation is readmitted: its id will not be assigned again. The first
   /// one that connects to a standby tells it the job, which is recorded.
   void admit_again(const Hello& hello, Outbox& outbox);
+  /// The members of the job have left a standby that has not led it. The incarnation stays.
+  void forget_job() { job_ = 0; }
 
  private:
   std::uint64_t identity_;

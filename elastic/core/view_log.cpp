@@ -89,7 +89,8 @@ static_assert(std::variant_size_v<LogRecord> == 5, "read_any() knows every kind 
 // --- what records mean
 
 bool apply(LogContents& contents, const log_record::JobStarted& record) {
-  const bool makes_sense = contents.job == 0 && record.job != 0;
+  const bool has_led = contents.view || contents.ended;
+  const bool makes_sense = record.job != 0 && record.job != contents.job && !has_led;
   contents.job = record.job;
   contents.microbatches = record.microbatches;
   contents.fingerprint = record.fingerprint;

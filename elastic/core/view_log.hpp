@@ -34,7 +34,8 @@ inline constexpr std::size_t kViewLogHeaderBytes = 16;
 enum class Outcome : std::uint8_t { kDone = 0, kStopped = 1, kFailed = 2, kTooFewWorkers = 3 };
 
 namespace log_record {
-/// The first record of every log.
+/// The first record of every log. A standby that has not led adds another one if members of another
+/// job connect to it after those of this job have left.
 struct JobStarted {
   std::uint64_t job = 0;           ///< random id
   std::uint32_t microbatches = 0;  ///< per step

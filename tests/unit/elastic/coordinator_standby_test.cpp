@@ -7,6 +7,24 @@
 namespace mayfly::elastic {
 namespace {
 
+/// A member of this job connects that has lost its coordinator; returns how it is refused, if it
+/// is.
+std::optional<Refusal> refusal_of(CoordinatorHarness& standby, MemberId member, std::uint64_t job,
+                                  const std::string& model = "") {
+  Hello hello;
+  hello.member = member;
+  hello.job = hello.author = job;
+  hello.incarnation = Incarnation{1};
+  hello.view = ViewId{5};
+  if (!model.empty()) {
+    hello.fingerprint = {{"model", model}};
+  }
+  const std::size_t before = standby.all<coordinator_effect::Refuse>().size();
+  standby.give(coordinator_event::WorkerConnected{++standby.connections, hello});
+  const auto all = standby.all<coordinator_effect::Refuse>();
+  return all.size() > before ? std::optional(all.back().refusal) : std::nullopt;
+}
+
 TEST(Standby, CountsThoseThatJoinAgainAndLearnsOfTheirView) {
   CoordinatorHarness standby(quorum_options(true));
   const View view = old_view(5, 3);
@@ -83,6 +101,71 @@ TEST(Standby, DisturbsNobodyIfAllCome) {
   }
   EXPECT_EQ(standby.coordinator.phase(), JobPhase::kRunning);
   EXPECT_TRUE(standby.sent<Stop>(k1).empty());
+}
+
+/// A worker of an earlier job has the same token and this standby in its list.
+TEST(Standby, IsNotKeptFromItsJobByALeftoverOfAnotherOne) {
+  constexpr std::uint64_t kEarlierJob = 77;
+  CoordinatorHarness standby(quorum_options(true));
+  const View view = old_view(5, 3);
+  ASSERT_EQ(refusal_of(standby, k3, kEarlierJob), std::nullopt);
+  standby.say(k3, running_in(standby, view, 90));
+  EXPECT_EQ(standby.coordinator.job(), kEarlierJob);
+  for (int looks = 0; looks < 13 && standby.sent<NoQuorum>(k3).empty(); ++looks) {
+    EXPECT_EQ(refusal_of(standby, k1, kJob), Refusal::kElsewhere);
+    standby.pass(milliseconds(510), {k3});
+  }
+  ASSERT_EQ(standby.sent<NoQuorum>(k3).size(), 1u);
+  EXPECT_EQ(refusal_of(standby, k3, kEarlierJob), Refusal::kElsewhere) << "it is not its turn";
+  for (const MemberId member : {k1, k2}) {
+    return_running(standby, member, view);
+  }
+  EXPECT_EQ(standby.coordinator.job(), kJob);
+  EXPECT_FALSE(standby.coordinator.has_led());
+  standby.pass(milliseconds(2100), {k1, k2});
+  EXPECT_EQ(standby.coordinator.phase(), JobPhase::kStopping);
+  EXPECT_TRUE(standby.coordinator.has_led());
+  EXPECT_EQ(standby.coordinator.committed(), Step{12}) << "not the step of the other job";
+  EXPECT_EQ(refusal_of(standby, k3, kEarlierJob), Refusal::kElsewhere);
+  ViewLog log;
+  Bytes file;
+  for (const auto& append : standby.all<coordinator_effect::Append>()) {
+    const Bytes bytes = log.add(append.record);
+    file.insert(file.end(), bytes.begin(), bytes.end());
+  }
+  const Result<LogContents> found = ViewLog::replay(file);
+  ASSERT_TRUE(found.ok()) << found.error().detail;
+  EXPECT_EQ(found.value().job, kJob);
+}
+
+TEST(Standby, WaitsForMembersOfAnotherJobOnlyAsLongAsTheyTry) {
+  CoordinatorHarness standby(quorum_options(true));
+  ASSERT_EQ(refusal_of(standby, k3, 77), std::nullopt);
+  EXPECT_EQ(refusal_of(standby, k1, kJob), Refusal::kElsewhere);
+  lose(standby, {k3});
+  EXPECT_EQ(refusal_of(standby, k3, 77), Refusal::kElsewhere);
+  standby.pass(milliseconds(3100), {});
+  EXPECT_EQ(refusal_of(standby, k3, 77), std::nullopt);
+}
+
+/// The member trains on, and would end without having saved its state.
+TEST(Standby, RefusesNoMemberForGoodWhoseJobItDoesNotKnow) {
+  CoordinatorOptions options = quorum_options(true);
+  options.fingerprint = {{"model", "resnet20"}};
+  CoordinatorHarness standby(options);
+  EXPECT_EQ(refusal_of(standby, k1, kJob, "resnet56"), Refusal::kElsewhere);
+  EXPECT_EQ(refusal_of(standby, k1, kJob, "resnet20"), std::nullopt);
+}
+
+TEST(Standby, ThatHasEndedSendsWorkersElsewhere) {
+  CoordinatorHarness standby(quorum_options(true));
+  return_running(standby, k2, old_view(5, 3));
+  standby.give(coordinator_event::StopAsked{"operator"});
+  standby.pass(seconds(9), {k2});
+  ASSERT_EQ(standby.outcome(), Outcome::kStopped);
+  EXPECT_EQ(refusal_of(standby, k2, kJob), Refusal::kElsewhere) << "the job goes on";
+  standby.give(coordinator_event::WorkerConnected{99, Hello{}});
+  EXPECT_EQ(standby.all<coordinator_effect::Refuse>().back().refusal, Refusal::kElsewhere);
 }
 
 TEST(Standby, SendsAMinorityAwayAndTakesItBackLater) {

@@ -49,6 +49,8 @@ TEST(Returns, NamesOnlyIdsOfItsIncarnations) {
   hello.member = k1;
   hello.incarnation = Incarnation{1};
   hello.view = ViewId{kIdsPerIncarnation / 2};
+  EXPECT_TRUE(is_impossible(hello)) << "a member has a job";
+  hello.job = 7;
   EXPECT_FALSE(is_impossible(hello));
   hello.view = ViewId{kIdsPerIncarnation};
   EXPECT_TRUE(is_impossible(hello))

@@ -258,12 +258,18 @@ TEST(ViewLog, ALongJobsLogStaysBounded) {
   EXPECT_LT(longest, std::size_t{2} << 20);
 }
 
-TEST(ViewLog, NamesItsJobOnce) {
-  ViewLog log;
-  Bytes file = log.add(kStarted);
-  const Bytes more = log.add(log_record::JobStarted{kStarted.job + 1, kStarted.microbatches, {}});
-  file.insert(file.end(), more.begin(), more.end());
-  EXPECT_FALSE(ViewLog::replay(file).ok()) << "two jobs in one log";
+TEST(ViewLog, NamesAnotherJobOnlyBeforeTheFirstView) {
+  const log_record::JobStarted other{kStarted.job + 1, kStarted.microbatches, {}};
+  const log_record::IncarnationStarted incarnation{Incarnation{2}};
+  const Result<LogContents> read = ViewLog::replay(log_of({kStarted, incarnation, other}));
+  ASSERT_TRUE(read.ok()) << "a standby took a worker of another job for a member";
+  EXPECT_EQ(read.value().job, other.job);
+  EXPECT_EQ(read.value().incarnation, incarnation.incarnation);
+  EXPECT_FALSE(ViewLog::replay(log_of({kStarted, kStarted})).ok());
+  const log_record::ViewPublished view{view_of(1)};
+  EXPECT_FALSE(ViewLog::replay(log_of({kStarted, view, other})).ok()) << "two jobs in one log";
+  const log_record::JobEnded ended{Outcome::kStopped, "operator"};
+  EXPECT_FALSE(ViewLog::replay(log_of({kStarted, ended, other})).ok());
 }
 
 }  // namespace
