@@ -169,8 +169,7 @@ void ReturnWatch::extend_deadlines(Duration pause, Instant now) {
   }
 }
 
-std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
-                                            std::uint32_t workers_max, const Term& term,
+std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase, const Term& term,
                                             const Membership& membership) {
   if (hello.protocol != kProtocolVersion) {
     return "protocol: the job has version " + std::to_string(kProtocolVersion) +
@@ -186,21 +185,20 @@ std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
     return difference;
   }
   const std::size_t here = membership.peers().size() - membership.count(Peer::Phase::kDismissed);
-  if (here >= workers_max) {
-    return "the job has all the workers it may have (" + std::to_string(workers_max) + ")";
+  if (here >= kMembersMax) {
+    return "the job has all the workers it may have (" + std::to_string(kMembersMax) + ")";
   }
   return std::nullopt;
 }
 
-std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
-                                           std::uint32_t workers_max, const Term& term,
+std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase, const Term& term,
                                            const Membership& membership) {
   // First, because that job goes on, whatever the settings of this one are: a final refusal would
   // end a member that trains, and its state would be lost.
   if (term.is_of_another_job(hello)) {
     return Refused{"this coordinator leads another job", Refusal::kElsewhere};
   }
-  if (auto reason = reason_to_refuse(hello, phase, workers_max, term, membership)) {
+  if (auto reason = reason_to_refuse(hello, phase, term, membership)) {
     // A standby that does not know its job cannot know whether the member is of it.
     return Refused{std::move(*reason), term.job() == 0 ? Refusal::kElsewhere : Refusal::kFinal};
   }

@@ -81,14 +81,12 @@ class ReturnWatch {
 
 /// The reason why a worker with this hello cannot join this job; nothing if it can.
 [[nodiscard]] std::optional<std::string> reason_to_refuse(const Hello& hello, JobPhase phase,
-                                                          std::uint32_t workers_max,
                                                           const Term& term,
                                                           const Membership& membership);
 
 /// Why a member that has an id is not readmitted; nothing if it is. It must not have a peer any
 /// more, unless it is of another job.
 [[nodiscard]] std::optional<Refused> reason_to_turn_away(const Hello& hello, JobPhase phase,
-                                                         std::uint32_t workers_max,
                                                          const Term& term,
                                                          const Membership& membership);
 

@@ -48,8 +48,6 @@ Coordinator::Coordinator(CoordinatorOptions options)
       speeds_(options_) {
   ENSURE(options_.microbatches >= 1 && options_.microbatches <= kMicrobatchesMax,
          "a step has 1 to kMicrobatchesMax microbatches");
-  ENSURE(options_.max_workers >= 1 && options_.max_workers <= kMembersMax,
-         "a job has 1 to kMembersMax workers");
   ENSURE(options_.view_max >= options_.min_workers && options_.view_max >= options_.initial_workers,
          "a view may have as many members as are waited for");
   ENSURE(options_.quorum || !options_.standby, "only a majority makes it safe to take over");
@@ -174,8 +172,7 @@ void Coordinator::on_worker_connected(const coordinator_event::WorkerConnected& 
     refuse("this coordinator is not in charge" + why, Refusal::kElsewhere);
     return;
   }
-  if (const auto reason =
-          reason_to_refuse(event.hello, phase_, options_.max_workers, term_, membership_)) {
+  if (const auto reason = reason_to_refuse(event.hello, phase_, term_, membership_)) {
     refuse(*reason);
     return;
   }

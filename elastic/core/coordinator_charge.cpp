@@ -25,8 +25,7 @@ void Coordinator::on_member_connected_again(const coordinator_event::WorkerConne
   if (is_ours && membership_.find(id) != nullptr) {  // messages on its old connection may be lost
     lose(id, "it has connected again", false);
   }
-  if (const auto refused =
-          reason_to_turn_away(hello, phase_, options_.max_workers, term_, membership_)) {
+  if (const auto refused = reason_to_turn_away(hello, phase_, term_, membership_)) {
     refuse(refused->reason, refused->refusal);
     return;
   }

@@ -53,7 +53,6 @@ struct CoordinatorOptions {
   /// The job's last step: a member that reports the end of the job before this step is evicted.
   /// Nothing with parameter servers, because members do not count the steps then.
   std::optional<Step> last_step;
-  std::uint32_t max_workers = kMembersMax;
   /// Most members of a view. Further ready workers are spares: they wait, in order of arrival,
   /// until there is a place. A view has more if it needs their consent or their newer state.
   std::uint32_t view_max = kMembersMax;

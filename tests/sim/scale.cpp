@@ -91,7 +91,6 @@ class Driver {
     CoordinatorOptions core;
     core.microbatches = microbatches;
     core.initial_workers = options.members;
-    core.max_workers = kMembersMax;
     core.seed = options.seed;
     return core;
   }

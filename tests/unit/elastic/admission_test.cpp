@@ -30,7 +30,7 @@ class Admission : public testing::Test {
     return hello;
   }
   [[nodiscard]] std::optional<Refusal> turned_away(const Hello& hello, JobPhase phase) const {
-    const auto refused = reason_to_turn_away(hello, phase, 8, term_, membership_);
+    const auto refused = reason_to_turn_away(hello, phase, term_, membership_);
     return refused ? std::optional(refused->refusal) : std::nullopt;
   }
 
@@ -39,20 +39,23 @@ class Admission : public testing::Test {
 };
 
 TEST_F(Admission, TakesWorkersOfTheProtocolWhileThereIsRoom) {
-  const auto reason = [this](const Hello& hello, JobPhase phase, std::uint32_t workers_max) {
-    return reason_to_refuse(hello, phase, workers_max, term_, membership_).value_or("");
+  const auto reason = [this](const Hello& hello, JobPhase phase) {
+    return reason_to_refuse(hello, phase, term_, membership_).value_or("");
   };
-  EXPECT_EQ(reason(Hello{}, JobPhase::kRunning, 3), "");
-  EXPECT_EQ(reason(Hello{}, JobPhase::kRunning, 2), "the job has all the workers it may have (2)");
+  for (std::uint64_t id = 3; membership_.peers().size() < kMembersMax; ++id) {
+    EXPECT_EQ(reason(Hello{}, JobPhase::kRunning), "");
+    membership_.connect(MemberId{id}, Hello{}, kSoon);
+  }
+  EXPECT_EQ(reason(Hello{}, JobPhase::kRunning), "the job has all the workers it may have (16384)");
   membership_.dismiss(k2);
-  EXPECT_EQ(reason(Hello{}, JobPhase::kRunning, 2), "") << "it is on its way out";
-  EXPECT_EQ(reason(Hello{}, JobPhase::kEnded, 3), "the job has ended");
+  EXPECT_EQ(reason(Hello{}, JobPhase::kRunning), "") << "it is on its way out";
+  EXPECT_EQ(reason(Hello{}, JobPhase::kEnded), "the job has ended");
   Hello old;
   old.protocol = kProtocolVersion - 1;
-  EXPECT_TRUE(reason(old, JobPhase::kRunning, 3).starts_with("protocol: "));
+  EXPECT_TRUE(reason(old, JobPhase::kRunning).starts_with("protocol: "));
   Hello sentinel;
   sentinel.role = Role::kSentinel;
-  EXPECT_EQ(reason(sentinel, JobPhase::kRunning, 3), "only workers become members");
+  EXPECT_EQ(reason(sentinel, JobPhase::kRunning), "only workers become members");
 }
 
 TEST_F(Admission, MembersOfTheLastViewComeBackUntilItIsReplaced) {

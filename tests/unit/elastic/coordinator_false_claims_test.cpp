@@ -334,7 +334,6 @@ TEST(CoordinatorProperty, AnyMessagesInAnyOrderNeitherAbortItNorMakeABadView) {
     CoordinatorOptions options;
     options.microbatches = static_cast<std::uint32_t>(1 + random.below(9));
     options.initial_workers = static_cast<std::uint32_t>(1 + random.below(4));
-    options.max_workers = 8;
     options.view_max = 4 + static_cast<std::uint32_t>(random.below(4));
     options.observe_from_bytes = random.below(2) == 0 ? 100 : std::uint64_t{1} << 40;
     options.delta_from_members = random.below(2) == 0 ? 1 : 32;

@@ -47,17 +47,6 @@ TEST(CoordinatorAdmission, RefusesAnotherProtocolVersion) {
   EXPECT_EQ(job.all<coordinator_effect::Refuse>().size(), 1u);
 }
 
-TEST(CoordinatorAdmission, RefusesMoreWorkersThanAllowedUntilOneIsGone) {
-  CoordinatorOptions chosen = options();
-  chosen.max_workers = 1;
-  CoordinatorHarness job(chosen);
-  (void)job.connect();
-  job.give(coordinator_event::WorkerConnected{2, Hello{}});
-  EXPECT_EQ(job.all<coordinator_effect::Refuse>().size(), 1u);
-  job.give(coordinator_event::ConnectionLost{k1, "reset"});
-  EXPECT_EQ(job.connect(), k2);
-}
-
 // --- the first view
 
 TEST(CoordinatorFirstView, WaitsForTheInitialWorkersToBeReady) {
