@@ -174,6 +174,7 @@ void ControlSessions::handle_hello(Held& session, Message message) {
   if (const auto reason = reason_to_refuse(*hello, token_, session.nonce)) {
     return refuse(session.id, {*reason, is_member ? Refusal::kElsewhere : Refusal::kFinal});
   }
+  session.job = hello->job;
   session.place.address = hello->address;
   session.place.name = printable(hello->host);
   session.is_awaited = hello->role == Role::kWorker;

@@ -32,8 +32,9 @@ enum class SessionStage { kUnauthenticated, kWorker, kSentinel, kOperator, kLeav
 struct Session {
   std::uint64_t id = 0;
   SessionStage stage = SessionStage::kUnauthenticated;
-  MemberId member{};  // kWorker, kSentinel
-  MemberPlace place;  // for a client that has sent Hello
+  MemberId member{};      // kWorker, kSentinel
+  MemberPlace place;      // for a client that has sent Hello
+  std::uint64_t job = 0;  // kSentinel: the job of its worker
 };
 
 /// Callbacks about the sessions. Called on the io_context's thread.

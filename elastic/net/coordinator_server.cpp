@@ -108,9 +108,9 @@ class Server final : public CoordinatorServer, private SessionOwner {
   [[nodiscard]] bool accepts_sentinel_of(MemberId member) const {
     return sessions_.has_worker(member) || (core_ && core_->awaits_members());
   }
-  /// The sentinel of a worker of an earlier job, whose id may be that of a member of this one.
-  [[nodiscard]] bool is_of_another_job(const Hello& hello) const {
-    return core_ && core_->job() != 0 && hello.job != core_->job();
+  /// For the sentinel of a worker of an earlier job, whose id may be that of a member of this one.
+  [[nodiscard]] bool is_another_job(std::uint64_t job) const {
+    return core_ && core_->job() != 0 && job != core_->job();
   }
   void count_report(std::uint64_t session);
   void confirm_reports();
@@ -236,7 +236,7 @@ void Server::on_hello(const Session& session, Hello hello) {
   switch (hello.role) {
     case Role::kWorker: handle(coordinator_event::WorkerConnected{id, std::move(hello)}); return;
     case Role::kSentinel:
-      if (is_of_another_job(hello)) {
+      if (is_another_job(hello.job)) {
         return sessions_.refuse(id, {"this coordinator leads another job", Refusal::kElsewhere});
       }
       if (!accepts_sentinel_of(hello.member)) {
@@ -317,6 +317,9 @@ void Server::beat(Instant now) {
 }
 
 void Server::handle_sentinel(const Session& session, const Message& message) {
+  if (is_another_job(session.job)) {  // a standby did not know its job when the sentinel connected
+    return sessions_.close(session.id, "it is of another job");
+  }
   if (const auto* beat = std::get_if<Heartbeat>(&message)) {
     if (!accepts_sentinel_of(session.member)) {  // it is refused if it connects again
       return sessions_.close(session.id, "no such member");

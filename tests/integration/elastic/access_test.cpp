@@ -370,5 +370,36 @@ TEST_F(NotBegun, EndsWhenItIsStoppedAndStaysSo) {
   EXPECT_EQ(observer_.seen().outcomes.size(), 1u);
 }
 
+/// A standby with the present job's member 1. Before that member, the sentinel of a member 1 of an
+/// earlier job had connected, which the standby could not know.
+TEST(AccessToAStandby, ASentinelThatCameBeforeItsJobWasKnownSpeaksForNoMemberOfAnotherOne) {
+  CoordinatorServerOptions options;
+  const Bytes token = options.token = make_token();
+  options.core.quorum = options.core.standby = true;
+  options.core.silence_max = seconds(600);
+  RecordingObserver observer;
+  const auto standby = start_coordinator(std::move(options), observer).value();
+  const auto ask = [&](Role role, std::uint64_t job) {
+    Hello hello;
+    hello.role = role;
+    hello.member = MemberId{1};
+    hello.job = hello.author = job;
+    hello.incarnation = Incarnation{1};
+    return ask_for_admission(standby->endpoint(), token, hello, monotonic_now() + kHangBound)
+        .value();
+  };
+  const Answer sentinel = ask(Role::kSentinel, 77);
+  ASSERT_TRUE(std::holds_alternative<Welcome>(sentinel.verdict));
+  const Answer member = ask(Role::kWorker, 501);
+  ASSERT_TRUE(std::holds_alternative<Welcome>(member.verdict));
+  const WorkerDied death{"killed", true, Incarnation{1}, 77};
+  ASSERT_TRUE(send_message(sentinel.fd.get(), death, monotonic_now() + kHangBound).ok());
+  expect_closed(sentinel.fd);
+  EXPECT_EQ(standby->status().members.size(), 1u);
+  for (const auto& timed : observer.seen().notes) {
+    EXPECT_NE(timed.note.kind, "lost") << timed.note.detail;
+  }
+}
+
 }  // namespace
 }  // namespace mayfly::elastic
