@@ -14,6 +14,7 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,6 +34,7 @@ constexpr Duration kSendTimeout = milliseconds(500);
 constexpr Duration kRetryDelay = milliseconds(200);
 constexpr Duration kHangMax = seconds(10);           // of a worker that is no member any more
 constexpr Duration kCleanUpMax = seconds(70);        // of one that has given up
+constexpr Duration kLookMax = seconds(2);            // between two looks at a worker that runs
 constexpr Duration kRefusedRetryDelay = seconds(1);  // until the worker is connected again
 constexpr Duration kReportTimeout = seconds(10);     // for the worker's death
 
@@ -187,10 +189,14 @@ class StopWatch {
 };
 
 /// Decides when a worker that is no member any more and hangs in its own work must be killed:
-/// otherwise it would keep its device and its memory until a user finds it.
+/// otherwise it would keep its device and its memory until a user finds it. To be asked several
+/// times a second while the worker's process runs. If it was not asked for a while, the worker was
+/// stopped, or both processes were: that time does not count, and the worker may join again.
 class HangWatch {
  public:
   [[nodiscard]] bool hangs(const WorkerPosition& position, Duration most, Instant now) {
+    const Duration unseen = now - std::exchange(asked_at_, now);
+    since_ = unseen > kLookMax ? since_ + unseen : since_;
     if (position.moves != moves_ || waits_for_others(position.activity)) {
       moves_ = position.moves;
       since_ = now;
@@ -201,6 +207,7 @@ class HangWatch {
  private:
   std::uint64_t moves_ = 0;
   Instant since_ = monotonic_now();
+  Instant asked_at_ = since_;
 };
 
 /// Reports the worker's death to each coordinator of the list that can be reached within a while,

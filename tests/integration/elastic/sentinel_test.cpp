@@ -251,6 +251,20 @@ TEST_F(SentinelTest, ReportsNoDeathToACoordinatorThatRefusesIt) {
   EXPECT_LE(coordinator.refused() - before, 10);
 }
 
+// A worker that was stopped for long is no member any more when it continues. It must get the time
+// to join again, and is killed only if it then hangs.
+TEST_F(SentinelTest, DoesNotTakeTheTimeInWhichItsWorkerWasStoppedForAHang) {
+  const RefusingCoordinator coordinator;
+  const ToyProcess toy = start_worker("stuck", 4, coordinator.endpoint());
+  wait_until([&] { return coordinator.refused() > 0; }, "the sentinel's first heartbeat");
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGSTOP).ok());
+  std::this_thread::sleep_for(std::chrono::seconds(11));
+  ASSERT_TRUE(provider_.signal(toy.server_id, SIGCONT).ok());
+  const Instant continued = monotonic_now();
+  wait_until([&] { return has_ended(toy.pid); }, "the end of the worker, which hangs");
+  EXPECT_GT(monotonic_now() - continued, seconds(8));
+}
+
 // A worker of an earlier job dies while it looks for its coordinator at the same address, where the
 // same token is used again.
 TEST_F(SentinelTest, OfAnotherJobReportsNoDeathOfTheMemberWithTheSameId) {

@@ -5,7 +5,8 @@
 //        hang: its trainer makes no progress in an update
 //        alone: like serve, without a sentinel
 //        stray: like serve, but the worker is no member of the job. Its sentinel assumes it is one
-//        foreign: the same, and the worker has the id of the first member, but in another job
+//        stuck: the same, and its trainer makes no progress in an update
+//        foreign: like stray, but the worker has the id of the first member, in another job
 
 #include <unistd.h>
 
@@ -42,9 +43,10 @@ int run(char** arguments) {
   if (mode != "alone") {
     sentinel = fork_sentinel().value();
   }
-  if (mode == "stray" || mode == "foreign") {
+  if (mode == "stray" || mode == "stuck" || mode == "foreign") {
     constexpr std::uint64_t kJob = 4711;
-    const MemberId former{mode == "stray" ? 13U : 1U};
+    const MemberId former{mode == "foreign" ? 1U : 13U};
+    sentinel->board().enter(mode == "stuck" ? Activity::kCommit : Activity::kIdle, Step{7});
     sentinel->arm({arguments[1]}, 0, read_token_file(arguments[2]).value(), former, kJob);
     say_who_is_here(sentinel.get(), former);
     while (true) {
