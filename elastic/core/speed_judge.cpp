@@ -81,6 +81,12 @@ std::optional<MemberId> StragglerPolicy::judge(Instant now, const std::vector<Ru
   return worst == nullptr ? std::nullopt : std::optional(worst->member);
 }
 
+void StragglerPolicy::skip(Duration time) {
+  for (auto& [member, since] : slow_since_) {
+    since = since + time;
+  }
+}
+
 void StragglerPolicy::drained(const Runner& runner) {
   slow_since_.erase(runner.member);
   ++drained_of_host_[runner.host];
@@ -138,6 +144,12 @@ std::optional<Rebalance> Rebalancer::judge(Instant now, const std::vector<Load>&
   return change;
 }
 
+void Rebalancer::skip(Duration time) {
+  if (seen_since_) {
+    seen_since_ = *seen_since_ + time;
+  }
+}
+
 void Rebalancer::changed(Instant now) {
   const bool is_frequent = changed_at_ && now - *changed_at_ < kFrequentIntervals * interval_;
   interval_ = is_frequent ? std::min(2 * interval_, options_.interval_max) : options_.interval;
@@ -153,10 +165,15 @@ SpeedJudge::SpeedJudge(const CoordinatorOptions& options)
 
 SpeedJudge::Verdict SpeedJudge::judge(Instant now, const Membership& membership) {
   ENSURE(membership.view(), "speeds are judged while a view runs");
-  if (now < next_judgement_) {
+  const Duration since = judged_at_ ? now - *judged_at_ : speed_sample_;
+  if (since < speed_sample_ / kJudgementsPerSample) {
     return {};
   }
-  next_judgement_ = now + speed_sample_ / kJudgementsPerSample;
+  judged_at_ = now;
+  if (since > speed_sample_) {
+    stragglers_.skip(since);
+    rebalancer_.skip(since);
+  }
   std::vector<Load> loads;
   std::vector<Runner> runners;
   for (const ViewMember& member : membership.view()->members) {

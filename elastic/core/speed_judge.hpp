@@ -42,6 +42,8 @@ class Rebalancer {
   void view_began() { seen_since_.reset(); }
   /// The last rebalance took this time, from the boundary until all members continued.
   void change_took(Duration cost) { cost_ = cost; }
+  /// Nothing was judged for so long: the time does not count.
+  void skip(Duration time);
   /// To be called every few milliseconds while a view runs undisturbed. Returns the change to make
   /// now, and assumes that it is made; nothing while the speed of any member is unknown.
   [[nodiscard]] std::optional<Rebalance> judge(Instant now, const std::vector<Load>& loads);
@@ -75,6 +77,8 @@ class StragglerPolicy {
   /// have been too slow for long enough; it should leave now. Returns it again until drained() is
   /// called.
   [[nodiscard]] std::optional<MemberId> judge(Instant now, const std::vector<Runner>& runners);
+  /// Nothing was judged for so long: the time does not count.
+  void skip(Duration time);
   /// The member was asked to leave. The next member of its host is allowed twice the time, so that
   /// a worker that returns as slow as before is not sent away again and again.
   void drained(const Runner& runner);
@@ -101,7 +105,9 @@ class SpeedJudge {
     std::optional<Straggler> straggler;    ///< to be asked to leave; counts as drained from now on
     std::optional<std::string> rebalance;  ///< a readable text; counts as carried out from now on
   };
-  /// To be called every few milliseconds while a view runs undisturbed.
+  /// To be called every few milliseconds while a view runs undisturbed. Time in which it is not
+  /// called (a pause of the job, a change of view, a suspended coordinator) does not count as time
+  /// in which a member is slow.
   [[nodiscard]] Verdict judge(Instant now, const Membership& membership);
   /// A view was published, for whatever reason: predictions begin anew.
   void view_began() { rebalancer_.view_began(); }
@@ -117,7 +123,7 @@ class SpeedJudge {
   std::size_t workers_min_;
   Rebalancer rebalancer_;
   StragglerPolicy stragglers_;
-  Instant next_judgement_{};
+  std::optional<Instant> judged_at_;
 };
 
 }  // namespace mayfly::elastic

@@ -45,6 +45,16 @@ class CoordinatorSpeeds : public testing::Test {
       }
     }
   }
+  /// The same, through changes of the view.
+  void train_on(Duration time, float one_ms, float two_ms) {
+    for (const Instant end = h_.now + time; h_.now < end;) {
+      train(end - h_.now, one_ms, two_ms);
+      if (h_.coordinator.phase() == JobPhase::kStopping) {
+        stop_all();
+        start_view();
+      }
+    }
+  }
   void stop_all() {
     const std::vector<MemberId> members = h_.view_members();
     for (const MemberId member : members) {
@@ -123,6 +133,29 @@ TEST_F(CoordinatorSpeeds, AStragglerLeavesAtABoundaryAndASpareTakesItsPlace) {
   EXPECT_THAT(h_.view_members(), ElementsAre(one_, spare));
   ASSERT_FALSE(h_.sent<Dismiss>(two_).empty());
   EXPECT_EQ(h_.sent<Dismiss>(two_)[0].reason, DismissReason::kDrained);
+}
+
+TEST_F(CoordinatorSpeeds, APauseOfTheJobIsNotTimeInWhichAMemberIsSlow) {
+  begin();
+  train_on(seconds(8), 10, 80);
+  h_.give(coordinator_event::PauseAsked{true});
+  stop_all();
+  ASSERT_EQ(h_.coordinator.phase(), JobPhase::kPaused);
+  h_.pass(seconds(60), h_.view_members());
+  h_.give(coordinator_event::PauseAsked{false});
+  start_view();
+  train_on(seconds(5), 10, 80);
+  EXPECT_FALSE(h_.noted("straggler"));
+  train_on(seconds(10), 10, 80);
+  EXPECT_TRUE(h_.noted("straggler"));
+}
+
+TEST_F(CoordinatorSpeeds, NorIsTheTimeInWhichTheCoordinatorIsSuspended) {
+  begin();
+  train_on(seconds(8), 10, 80);
+  h_.now = h_.now + seconds(60);
+  train_on(seconds(5), 10, 80);
+  EXPECT_FALSE(h_.noted("straggler"));
 }
 
 TEST_F(CoordinatorSpeeds, TheLastButOneStaysIfSoManyAreNeeded) {
