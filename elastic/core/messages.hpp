@@ -95,7 +95,8 @@ struct Hello {
   /// instruction set, ...), as (name, value). The first difference is the reason of a refusal.
   std::vector<std::pair<std::string, std::string>> fingerprint;
   // For a kWorker with an id, whose coordinator was lost; filled in by Member::introduce():
-  std::uint64_t job = 0;      ///< the job that it is a member of; also from a kSentinel
+  /// The job that it is a member of; also from a kSentinel, and from a kTransfer of a member.
+  std::uint64_t job = 0;
   Incarnation incarnation{};  ///< the highest incarnation that it has accepted,
   std::uint64_t author = 0;   ///< and the coordinator process of that incarnation
   ViewId view{};              ///< the newest view that it has entered

@@ -247,7 +247,11 @@ void Server::on_hello(const Session& session, Hello hello) {
     case Role::kOperator:
       sessions_.admit(id, SessionStage::kOperator, MemberId{});
       return sessions_.send(id, Welcome{});
-    case Role::kTransfer: observer_.on_transfer(sessions_.release(id), hello.host); return;
+    case Role::kTransfer:
+      if (hello.job != 0 && core_ && core_->has_led() && is_another_job(hello.job)) {
+        return sessions_.refuse(id, {"it leads another job", Refusal::kElsewhere});
+      }
+      return observer_.on_transfer(sessions_.release(id), hello.host);
   }
 }
 

@@ -80,6 +80,7 @@ class Client final : public MemberClient, public ConnectionOwner {
   ~Client() override;
 
   [[nodiscard]] MemberId id() const override { return welcome_.member; }
+  [[nodiscard]] std::uint64_t job() const override { return welcome_.job; }
   [[nodiscard]] bool joins_late() const override { return welcome_.underway; }
   void start(MemberHandler& handler) override;
 

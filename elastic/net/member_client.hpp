@@ -69,6 +69,8 @@ class MemberClient {
   virtual ~MemberClient() = default;
 
   [[nodiscard]] virtual MemberId id() const = 0;
+  /// The id of the job, as in Welcome.
+  [[nodiscard]] virtual std::uint64_t job() const = 0;
   /// True if members were training when this one was admitted: it will receive their state.
   [[nodiscard]] virtual bool joins_late() const = 0;
   /// From now on the machine's effects are passed to `handler`, which must outlive the client. To

@@ -28,7 +28,7 @@ elastic::member_effect::Leave train_as_member(const MembershipParts& parts,
                                               elastic::MemberClient& client, bool can_observe) {
   const JobConfig& config = parts.job.config;
   WorkerLink link(parts.transport, parts.computer, client);
-  CheckpointUploader uploader(coordinator_endpoints(config), parts.token);
+  CheckpointUploader uploader(coordinator_endpoints(config), parts.token, client.job());
   CheckpointWriter checkpoints(
       parts.job, config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },

@@ -71,7 +71,7 @@ elastic::member_effect::Leave train_with_servers(const PsWorkerParts& parts,
     leave.detail = ps.error().detail;
     return leave;
   }
-  CheckpointUploader uploader(coordinator_endpoints(job.config), parts.token);
+  CheckpointUploader uploader(coordinator_endpoints(job.config), parts.token, client.job());
   CheckpointWriter checkpoints(
       job, job.config.run_dir + "/checkpoints",
       [&client](const CheckpointRecord& record) { client.send_report(encode_record(record)); },

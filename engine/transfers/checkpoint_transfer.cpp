@@ -118,10 +118,12 @@ Result<void> send_files(int fd, const TransferOffer& offer, const nn::Checkpoint
   return {};
 }
 
-Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan token) {
+Result<elastic::OpenSession> open_transfer(const std::string& endpoint, ByteSpan token,
+                                           std::uint64_t job) {
   constexpr Duration kConnectTimeout = seconds(5);
   elastic::Hello hello;
   hello.role = elastic::Role::kTransfer;
+  hello.job = job;
   return elastic::open_session(endpoint, token, std::move(hello),
                                monotonic_now() + kConnectTimeout);
 }

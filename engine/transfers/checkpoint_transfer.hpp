@@ -171,8 +171,10 @@ inline constexpr std::size_t kRequestBytesMax = kFactsBytesMax + kFrameBytesMax;
 [[nodiscard]] Result<void> send_files(int fd, const TransferOffer& offer,
                                       const nn::CheckpointFiles& files);
 /// Connects to a coordinator, for up to five seconds. Fails as elastic::open_session() does.
+/// `job`: the job that this process is a member of; 0 = none. kRefused if the coordinator leads
+/// another one.
 [[nodiscard]] Result<elastic::OpenSession> open_transfer(const std::string& endpoint,
-                                                         ByteSpan token);
+                                                         ByteSpan token, std::uint64_t job = 0);
 /// Sends the request of a worker and receives the coordinator's answer. kDeadline: the coordinator
 /// is connected but has sent nothing for `idle_max`, for example because it serves other workers.
 [[nodiscard]] Result<TransferAnswer> request_transfer(int fd, const TransferRequest& request,

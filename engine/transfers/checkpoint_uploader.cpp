@@ -30,9 +30,11 @@ double upload_bytes_per_second(std::uint64_t bytes, Duration interval) {
   return std::clamp(static_cast<double>(bytes) / spread_s, kMin, kMax);
 }
 
-CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes token)
+CheckpointUploader::CheckpointUploader(std::vector<std::string> endpoints, Bytes token,
+                                       std::uint64_t job)
     : endpoints_(std::move(endpoints)),
       token_(std::move(token)),
+      job_(job),
       last_sent_at_(monotonic_now()),
       submitted_at_(last_sent_at_),
       thread_([this] { run(); }) {}
@@ -156,7 +158,7 @@ void CheckpointUploader::try_all(Item& item) {
 }
 
 Result<void> CheckpointUploader::attempt(const std::string& endpoint, const Item& item) {
-  TRY_ASSIGN(elastic::OpenSession session, open_transfer(endpoint, token_));
+  TRY_ASSIGN(elastic::OpenSession session, open_transfer(endpoint, token_, job_));
   const int fd = session.fd.get();
   TransferRequest request;
   request.offer = item.offer;

@@ -33,8 +33,9 @@ namespace mayfly::engine {
 
 class CheckpointUploader {
  public:
-  /// `endpoints`: of the coordinator and its standbys. Every checkpoint is sent to all of them.
-  CheckpointUploader(std::vector<std::string> endpoints, Bytes token);
+  /// `endpoints`: of the coordinator and its standbys. Every checkpoint is sent to all of them,
+  /// unless they lead another job than this one.
+  CheckpointUploader(std::vector<std::string> endpoints, Bytes token, std::uint64_t job);
   /// Finishes a transfer in progress; gives up soon if no coordinator can be reached.
   ~CheckpointUploader();
 
@@ -66,6 +67,7 @@ class CheckpointUploader {
 
   const std::vector<std::string> endpoints_;
   const Bytes token_;
+  const std::uint64_t job_;
   std::atomic<bool> is_urgent_{false};
   std::atomic<bool> is_closing_{false};
   std::atomic<Instant> last_sent_at_;  // when bytes were last sent

@@ -285,7 +285,7 @@ TEST(UploadPace, IsAnEighthOfTheIntervalWithinBounds) {
 
 /// wait() calls its function repeatedly, so that the waiting thread can show that it is alive.
 TEST_F(CheckpointStore, WhoWaitsForAnUploadIsAskedAgainAndAgain) {
-  CheckpointUploader uploader({}, Bytes{});
+  CheckpointUploader uploader({}, Bytes{}, 1);
   uploader.upload(Step{10}, files_at(10));
   int asked = 0;
   const Result<void> home = uploader.wait(seconds(60), [&asked] { return ++asked == 3; });
@@ -330,7 +330,7 @@ TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
   options.begins_later = true;  // the test has no members
   const auto server = elastic::start_coordinator(std::move(options), coordinator);
   ASSERT_TRUE(server.ok()) << server.error().detail;
-  CheckpointUploader uploader({server.value()->endpoint()}, token);
+  CheckpointUploader uploader({server.value()->endpoint()}, token, 1);
   const auto never = [] { return false; };
   uploader.upload(Step{10}, files_at(10));
   const Result<void> first = uploader.wait(seconds(60), never);
@@ -340,6 +340,29 @@ TEST_F(CheckpointStore, OneOfAStepThatIsHomeIsNotHomeItself) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, Errc::kRefused);
   EXPECT_EQ(second.error().detail, "the disk is full");
+}
+
+// A worker of an earlier job looks for its coordinator at this address, with the same token. Its
+// checkpoint of a later step would pass for the newest one, and those of the job would come too
+// late.
+TEST_F(CheckpointStore, ACoordinatorTakesNoneOfAnotherJob) {
+  HasOneCheckpoint observer;
+  elastic::CoordinatorServerOptions options;
+  const Bytes token = elastic::make_token();
+  options.token = token;
+  options.core.identity = 7;
+  const auto server = elastic::start_coordinator(std::move(options), observer);
+  ASSERT_TRUE(server.ok()) << server.error().detail;
+  for (const std::uint64_t job : {8, 7}) {
+    CheckpointUploader uploader({server.value()->endpoint()}, token, job);
+    uploader.upload(Step{10}, files_at(10));
+    const Result<void> home = uploader.wait(seconds(60), [] { return false; });
+    EXPECT_EQ(home.ok(), job == 7);
+    if (!home.ok()) {
+      EXPECT_EQ(home.error().code, Errc::kRefused);
+      EXPECT_EQ(home.error().detail, "it leads another job");
+    }
+  }
 }
 
 TEST_F(CheckpointStore, IsHomeIfTheLastCoordinatorTakesIt) {
@@ -355,7 +378,7 @@ TEST_F(CheckpointStore, IsHomeIfTheLastCoordinatorTakesIt) {
   const auto first = start(full);
   const auto second = start(in_charge);
   ASSERT_TRUE(first.ok() && second.ok());
-  CheckpointUploader uploader({first.value()->endpoint(), second.value()->endpoint()}, token);
+  CheckpointUploader uploader({first.value()->endpoint(), second.value()->endpoint()}, token, 1);
   uploader.upload(Step{10}, files_at(10));
   const Result<void> home = uploader.wait(seconds(60), [] { return false; });
   EXPECT_TRUE(home.ok()) << home.error().detail;

@@ -14,6 +14,7 @@ class SilentClient final : public elastic::MemberClient {
   explicit SilentClient(MemberId id = MemberId{1}) : id_(id) {}
 
   [[nodiscard]] MemberId id() const override { return id_; }
+  [[nodiscard]] std::uint64_t job() const override { return 1; }
   [[nodiscard]] bool joins_late() const override { return is_late; }
   void start(elastic::MemberHandler& /*handler*/) override {}
   void post(elastic::MemberEvent event) override {

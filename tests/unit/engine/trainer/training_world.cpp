@@ -35,6 +35,7 @@ class TrainingWorld::Client final : public elastic::MemberClient {
       : world_(world), member_(welcome), joins_late_(welcome.underway) {}
 
   [[nodiscard]] MemberId id() const override { return member_.id(); }
+  [[nodiscard]] std::uint64_t job() const override { return 1; }
   [[nodiscard]] bool joins_late() const override { return joins_late_; }
   void start(elastic::MemberHandler& handler) override {
     const std::lock_guard lock(world_.mutex_);
