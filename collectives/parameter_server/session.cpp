@@ -55,8 +55,8 @@ void Session::fail(const std::string& why) {
 }
 
 short Session::events() const {
-  const bool reads = !is_greeted();
-  return static_cast<short>((reads ? POLLIN : 0) | (stream_.wants_to_send() ? POLLOUT : 0));
+  const int reads = is_greeted() ? POLLRDHUP : POLLIN;
+  return static_cast<short>(reads | (stream_.wants_to_send() ? POLLOUT : 0));
 }
 
 void Session::serve(short events, const MessageStream::OnHeader& on_header,
@@ -65,7 +65,7 @@ void Session::serve(short events, const MessageStream::OnHeader& on_header,
     return;
   }
   if (is_greeted()) {
-    if ((events & (POLLHUP | POLLERR)) != 0) {
+    if ((events & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
       end();  // the process has closed the connection before its view began here
     }
     return;

@@ -11,6 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/ids.hpp"
 #include "base/result.hpp"
+#include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/parameter_server/core/lease.hpp"
 #include "collectives/parameter_server/core/update_order.hpp"
@@ -35,6 +36,12 @@ struct SessionContext {
 
 class Session {
  public:
+  /// A process sends its greeting as soon as it is connected.
+  static constexpr Duration kGreetingTimeout = seconds(5);
+  /// A greeting of a view that is not known here is kept only for this time; a worker or leader
+  /// connects again.
+  static constexpr Duration kAdmissionTimeout = seconds(10);
+
   /// `context` outlives it.
   Session(UniqueFd socket, SessionContext& context);
 
@@ -57,6 +64,10 @@ class Session {
   /// The stranger is the leader of this shard.
   void admit_leader() { peer_ = Peer::kLeader; }
 
+  /// When a stranger's time is over.
+  [[nodiscard]] Instant stranger_until() const {
+    return connected_at_ + (is_greeted() ? kAdmissionTimeout : kGreetingTimeout);
+  }
   [[nodiscard]] bool is_over() const { return is_over_; }
   /// The session is over: serve() and flush() do nothing any more.
   void end() { is_over_ = true; }
@@ -103,6 +114,7 @@ class Session {
   void share_memory();
 
   SessionContext& context_;
+  const Instant connected_at_ = monotonic_now();
   MessageStream stream_;
   Peer peer_ = Peer::kSilent;
   bool is_over_ = false;

@@ -168,6 +168,7 @@ void ShardLoop::run() {
     }
     acknowledge();
     release();
+    sessions_.end_late(monotonic_now());
     sessions_.flush();
     // The connection to a leader that this shard follows does not count: two servers that follow
     // each other would wait for each other and never end.
@@ -198,17 +199,16 @@ void ShardLoop::wait_for_events(std::vector<pollfd>& polled) {
   for (const auto& session : sessions_.all()) {
     polled.push_back({session->fd(), session->events(), 0});
   }
-  constexpr int kForEver = -1;
-  int timeout_ms = kForEver;
-  if (follower_) {
-    if (const std::optional<Instant> deadline = follower_->deadline()) {
-      timeout_ms = poll_timeout_ms(*deadline);
-    }
+  std::optional<Instant> until = sessions_.next_late();
+  if (const std::optional<Instant> next = follower_ ? follower_->deadline() : std::nullopt) {
+    until = std::min(until.value_or(*next), *next);
   }
   if (has_no_descriptors_) {
-    const int retry_ms = poll_timeout_ms(monotonic_now() + kAcceptRetryDelay);
-    timeout_ms = timeout_ms == kForEver ? retry_ms : std::min(timeout_ms, retry_ms);
+    const Instant retry = monotonic_now() + kAcceptRetryDelay;
+    until = std::min(until.value_or(retry), retry);
   }
+  constexpr int kForEver = -1;
+  const int timeout_ms = until ? poll_timeout_ms(*until) : kForEver;
   (void)::poll(polled.data(), polled.size(), timeout_ms);
 }
 

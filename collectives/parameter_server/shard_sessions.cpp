@@ -25,6 +25,24 @@ void ShardSessions::make_room() {
   }
 }
 
+void ShardSessions::end_late(Instant now) {
+  for (const auto& session : sessions_) {
+    if (session->is_stranger() && now >= session->stranger_until()) {
+      session->end();
+    }
+  }
+}
+
+std::optional<Instant> ShardSessions::next_late() const {
+  std::optional<Instant> next;
+  for (const auto& session : sessions_) {
+    if (session->is_stranger() && !session->is_over()) {
+      next = std::min(next.value_or(session->stranger_until()), session->stranger_until());
+    }
+  }
+  return next;
+}
+
 Session* ShardSessions::admit_next() {
   for (const auto& session : sessions_) {
     if (!session->is_greeted() || session->is_over()) {

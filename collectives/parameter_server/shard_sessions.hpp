@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/ids.hpp"
+#include "base/time.hpp"
 #include "base/unique_fd.hpp"
 #include "collectives/parameter_server/admission.hpp"
 #include "collectives/parameter_server/session.hpp"
@@ -29,6 +31,10 @@ class ShardSessions {
   /// A process has connected. If there are too many strangers, the session of the oldest one ends,
   /// preferably of one that has sent no greeting; a worker connects again.
   void add(UniqueFd socket);
+  /// Ends the sessions of strangers whose time is over (Session::stranger_until()).
+  void end_late(Instant now);
+  /// When to call end_late() next; nothing without strangers.
+  [[nodiscard]] std::optional<Instant> next_late() const;
 
   /// As Admission::set_view().
   void set_view(const ShardView& view, ShardRole role) { admission_.set_view(view, role); }

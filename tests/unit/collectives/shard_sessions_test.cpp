@@ -22,6 +22,9 @@ class OpenSockets {
     others_.emplace_back(ends[1]);
     return UniqueFd(ends[0]);
   }
+  /// As if the process at the other end of the newest one had ended; over TCP only the end of its
+  /// data would show.
+  void end_newest() { EXPECT_EQ(::shutdown(others_.back().get(), SHUT_WR), 0); }
 
  private:
   std::vector<UniqueFd> others_;
@@ -92,6 +95,39 @@ TEST_F(ShardSessionsTest, CountsEverybodyButTheLeader) {
   EXPECT_EQ(sessions.leader(), nullptr);
   sessions.flush();
   EXPECT_EQ(sessions.all().size(), 1U);
+}
+
+TEST_F(ShardSessionsTest, EndsAStrangerThatIsGoneBeforeItsViewIsKnown) {
+  Session& early = add(MessageType::kHello, 1);
+  sockets.end_newest();
+  pollfd polled{.fd = early.fd(), .events = early.events(), .revents = 0};
+  ASSERT_EQ(::poll(&polled, 1, 0), 1);
+  const auto nothing = [](const Header&) { return Result<PayloadTarget>(PayloadTarget{}); };
+  early.serve(polled.revents, nothing, [](const Header&) { return Result<void>(); });
+  EXPECT_TRUE(early.is_over());
+}
+
+TEST_F(ShardSessionsTest, EndsStrangersThatHaveWaitedForTooLong) {
+  EXPECT_FALSE(sessions.next_late().has_value());
+  set_view(1, ShardRole::kLeads);
+  const Instant begun = monotonic_now();
+  Session& worker = add(MessageType::kHello, 1);
+  EXPECT_EQ(sessions.admit_next(), &worker);
+  EXPECT_FALSE(sessions.next_late().has_value()) << "a worker may be silent";
+  Session& waits = add(MessageType::kHello, 2, 2);
+  Session& silent = add();
+  const Instant end = monotonic_now();
+  EXPECT_EQ(sessions.next_late(), silent.stranger_until());
+  sessions.end_late(begun + Session::kGreetingTimeout - milliseconds(1));
+  EXPECT_FALSE(silent.is_over());
+  sessions.end_late(end + Session::kGreetingTimeout);
+  EXPECT_TRUE(silent.is_over());
+  EXPECT_FALSE(waits.is_over()) << "its view may come";
+  EXPECT_EQ(sessions.next_late(), waits.stranger_until());
+  sessions.end_late(end + Session::kAdmissionTimeout);
+  EXPECT_TRUE(waits.is_over());
+  EXPECT_FALSE(worker.is_over());
+  EXPECT_FALSE(sessions.next_late().has_value());
 }
 
 TEST_F(ShardSessionsTest, EndsASilentStrangerWhenThereAreTooMany) {

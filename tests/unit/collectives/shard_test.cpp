@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -126,6 +127,16 @@ TEST(Shard, LetsAWorkerInAmongManyThatSayNothing) {
     silent.push_back(start_connect_tcp({address.host, address.port}).value());
   }
   EXPECT_EQ(leases_from(shards.all[0]->address()), 1U);
+}
+
+// A server would wait for such connections at the end of the job.
+TEST(Shard, ClosesAConnectionThatSaysNothing) {
+  Shards shards;
+  const auto address = collectives::parse_tcp_address(shards.all[0]->address()).value();
+  const UniqueFd silent = start_connect_tcp({address.host, address.port}).value();
+  pollfd closed{.fd = silent.get(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(::poll(&closed, 1, 60'000), 1);
+  EXPECT_TRUE(at_end(silent.get()));
 }
 
 // As if SELinux forbade the connection: with this name, connect() fails in another way than it does
