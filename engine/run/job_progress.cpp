@@ -180,9 +180,9 @@ std::vector<elastic::Join> JobProgress::joins() const {
   return joins_;
 }
 
-std::vector<std::uint64_t> JobProgress::missing_records() const {
+StepSet JobProgress::missing_records() const {
   const std::lock_guard lock(mutex_);
-  return {history_.missing.begin(), history_.missing.end()};
+  return history_.missing;
 }
 
 std::optional<std::string> JobProgress::unsaved_state() const {

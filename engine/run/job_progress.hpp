@@ -71,8 +71,8 @@ class JobProgress {
   [[nodiscard]] std::vector<elastic::Recovery> recoveries() const;
   /// Every join that was completed since this process started.
   [[nodiscard]] std::vector<elastic::Join> joins() const;
-  /// Committed steps whose records have not arrived, in ascending order.
-  [[nodiscard]] std::vector<std::uint64_t> missing_records() const;
+  /// Committed steps whose records have not arrived.
+  [[nodiscard]] StepSet missing_records() const;
   /// The reason why no checkpoint contains the last committed step; nothing if one does. May read
   /// the run directory.
   [[nodiscard]] std::optional<std::string> unsaved_state() const;

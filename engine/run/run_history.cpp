@@ -105,8 +105,8 @@ void read_step(RunHistory& history, const StepRecord& record, std::deque<FallBac
 }  // namespace
 
 void RunHistory::add(const StepRecord& record) {
-  for (std::uint64_t step = last_step + 1; last_step > 0 && step < record.step; ++step) {
-    missing.insert(step);  // another member's report of it may be on its way
+  if (last_step > 0 && last_step < record.step) {  // others' reports of them may be on their way
+    missing.append(last_step + 1, record.step - 1);
   }
   missing.erase(record.step);
   first_step = first_step == 0 ? record.step : first_step;
@@ -136,7 +136,7 @@ std::uint64_t RunHistory::fall_back(std::uint64_t step, std::uint64_t samples_pe
     return 0;
   }
   const std::uint64_t steps = last_step - step;
-  missing.erase(missing.upper_bound(step), missing.end());
+  missing.erase_after(step);
   const std::uint64_t undone = std::min(samples, steps * samples_per_step);
   samples -= undone;
   undone_samples += undone;
@@ -165,8 +165,8 @@ void RunHistory::reached(std::uint64_t step, const std::string& digest) {
 }
 
 void RunHistory::has_state_of(std::uint64_t step, const std::string& digest) {
-  for (std::uint64_t lost = last_step + 1; last_step > 0 && lost <= step; ++lost) {
-    missing.insert(lost);
+  if (last_step > 0) {
+    missing.append(last_step + 1, step);
   }
   last_step = last_step > 0 ? std::max(last_step, step) : 0;
   reached(step, digest);

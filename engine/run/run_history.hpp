@@ -13,6 +13,7 @@
 #include "base/result.hpp"
 #include "engine/run/member_record.hpp"
 #include "engine/run/records.hpp"
+#include "engine/run/step_set.hpp"
 
 namespace mayfly::engine {
 
@@ -30,7 +31,7 @@ struct RunHistory {
   /// The step of the job's present state: less than last_step after the loss of all members that
   /// had that step, until the steps are computed again. Repeated steps are recorded only once.
   std::uint64_t current_step = 0;
-  std::set<std::uint64_t> missing;   ///< steps up to last_step without a record
+  StepSet missing;                   ///< steps up to last_step without a record
   std::uint64_t samples = 0;         ///< of the steps up to last_step, each once
   std::uint64_t undone_samples = 0;  ///< of steps that were committed and undone again
   std::uint64_t skipped_steps = 0;   ///< that made no update

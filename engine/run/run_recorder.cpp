@@ -284,12 +284,14 @@ void RunRecorder::close_accounts() {
 }
 
 void RunRecorder::note_missing_records() {
-  const std::vector<std::uint64_t> steps = progress_.missing_records();
+  constexpr std::size_t kStepsListed = 10'000;
+  const StepSet steps = progress_.missing_records();
   if (steps.empty()) {
     return;
   }
   RunOutput::Turn out = output_.turn();
-  out.directory.event("records_missing", {{"steps", value_of(steps)}});
+  out.directory.event("records_missing",
+                      {{"count", steps.size()}, {"steps", value_of(steps.first(kStepsListed))}});
   log::warning(
       fmt::format("metrics.jsonl lacks {} committed steps; events.jsonl lists them", steps.size()));
 }

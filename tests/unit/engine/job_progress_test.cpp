@@ -62,10 +62,24 @@ TEST_F(JobProgressTest, ARecordThatIsMissingMayStillCome) {
   JobProgress progress(job_, {});
   commit(progress, 1, 1);
   EXPECT_TRUE(progress.committed(step(3), kBegin));
-  EXPECT_THAT(progress.missing_records(), ElementsAre(2U));
+  EXPECT_THAT(progress.missing_records().first(9), ElementsAre(2U));
   EXPECT_TRUE(progress.committed(step(2), kBegin));
-  EXPECT_THAT(progress.missing_records(), ElementsAre());
+  EXPECT_THAT(progress.missing_records().first(9), ElementsAre());
   EXPECT_EQ(progress.last_step(), 3U);
+}
+
+/// If the claim is false, it must not use up the memory of the coordinator's host.
+TEST_F(JobProgressTest, AClaimedStepOfAHugeJobCostsNoMemoryForTheStepsBeforeIt) {
+  constexpr std::uint64_t kFar = std::uint64_t{1} << 40;
+  job_.total_steps = kFar;
+  JobProgress progress(job_, {});
+  commit(progress, 1, 3);
+  EXPECT_TRUE(progress.committed(step(kFar), kBegin));
+  EXPECT_EQ(progress.missing_records().size(), kFar - 4);
+  EXPECT_TRUE(progress.committed(step(5), kBegin));
+  EXPECT_FALSE(progress.committed(step(5), kBegin));
+  EXPECT_THAT(progress.missing_records().first(3), ElementsAre(4U, 6U, 7U));
+  EXPECT_EQ(progress.missing_records().size(), kFar - 5);
 }
 
 TEST_F(JobProgressTest, AStepThatTheJobDoesNotHaveIsNotBelieved) {
@@ -77,7 +91,7 @@ TEST_F(JobProgressTest, AStepThatTheJobDoesNotHaveIsNotBelieved) {
   state.step = UINT64_MAX;
   progress.has_state(state);
   EXPECT_EQ(progress.last_step(), 3U);
-  EXPECT_THAT(progress.missing_records(), ElementsAre());
+  EXPECT_THAT(progress.missing_records().first(9), ElementsAre());
   EXPECT_TRUE(progress.committed(step(4), kBegin));
 }
 
