@@ -274,7 +274,7 @@ void Cloud::replan(const elastic::JobStatus& status) {
     process_.recorder().fact(fact_of(*effects.proposal, effects.workers.has_value()));
   }
   if (effects.workers) {
-    const Result<std::string> done = scale(*effects.workers);
+    const Result<std::string> done = scale(*effects.workers, effects.workers_after);
     const std::string& text = done.ok() ? done.value() : done.error().detail;
     json::object fields = {{"detail", text}};
     if (done.ok()) {
@@ -284,7 +284,7 @@ void Cloud::replan(const elastic::JobStatus& status) {
   }
 }
 
-Result<std::string> Cloud::scale(std::uint32_t workers) {
+Result<std::string> Cloud::scale(std::uint32_t workers, std::optional<std::uint32_t> after) {
   const JobConfig& config = process_.config();
   const std::uint32_t most = std::max(config.workers, config.cloud_max_workers);
   if (workers > most) {
@@ -295,7 +295,7 @@ Result<std::string> Cloud::scale(std::uint32_t workers) {
   if (driver_ == nullptr) {
     return Error{Errc::kRefused, "this coordinator is not in charge of the job"};
   }
-  target_.set_workers(workers);
+  target_.set_workers(workers, after);
   supply_.reopen();
   driver_->scale(target_.all());  // through the driver, so that it is also stored
   return fmt::format("changing to {} workers", workers);
@@ -375,8 +375,8 @@ void Cloud::on_fact(const cloud_hooks::CloudFact& fact) {
 
 void Cloud::remember(const cloud_hooks::PolicyStatus& status) {
   const std::lock_guard lock(file_mutex_);
-  const std::string text =
-      print_cloud_memory({status.spent, status.per_hour, wall_clock_seconds(), target_.workers()});
+  const std::string text = print_cloud_memory(
+      {status.spent, status.per_hour, wall_clock_seconds(), target_.lasting_workers()});
   if (Result<void> done = write_file_atomic(cloud_memory_path(process_.config().run_dir), text);
       !done.ok()) {
     log::warning("the cost of the servers could not be stored: " + done.error().detail);

@@ -36,8 +36,9 @@ class Cloud final : public cloud_hooks::DriverListener {
   /// several times a second in any case, always from one thread.
   void look();
   /// Sets the number of workers and returns a sentence for the operator. kRefused above the limit,
-  /// or if this coordinator is not in charge. Any thread.
-  [[nodiscard]] Result<std::string> scale(std::uint32_t workers);
+  /// or if this coordinator is not in charge. `after`: as in ServerTarget. Any thread.
+  [[nodiscard]] Result<std::string> scale(std::uint32_t workers,
+                                          std::optional<std::uint32_t> after = {});
   /// Gives up that many servers, those whose loss costs the job least, and replaces them like lost
   /// ones. Returns a sentence for the operator. kRefused if this coordinator is not in charge. Any
   /// thread.

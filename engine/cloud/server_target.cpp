@@ -12,9 +12,10 @@ ServerTarget::ServerTarget(const JobConfig& config, std::uint32_t workers)
       workers_(workers),
       servers_(servers_at_first_) {}
 
-void ServerTarget::set_workers(std::uint32_t workers) {
+void ServerTarget::set_workers(std::uint32_t workers, std::optional<std::uint32_t> after) {
   const std::lock_guard lock(mutex_);
   workers_ = workers;
+  workers_after_ = after;
 }
 
 void ServerTarget::saw_parameter_server(MemberId member) {
@@ -37,6 +38,11 @@ bool ServerTarget::follow_losses(const std::vector<elastic::MemberStatus>& membe
 std::uint32_t ServerTarget::workers() const {
   const std::lock_guard lock(mutex_);
   return workers_;
+}
+
+std::uint32_t ServerTarget::lasting_workers() const {
+  const std::lock_guard lock(mutex_);
+  return workers_after_.value_or(workers_);
 }
 
 std::uint32_t ServerTarget::for_training() const {

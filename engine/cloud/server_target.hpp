@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -19,8 +20,9 @@ class ServerTarget {
   /// `workers`: the number that is wanted at first.
   ServerTarget(const JobConfig& config, std::uint32_t workers);
 
-  /// Changes the number of workers that is wanted.
-  void set_workers(std::uint32_t workers);
+  /// Changes the number of workers that is wanted. `after`: the number that follows, if an exchange
+  /// of servers begins.
+  void set_workers(std::uint32_t workers, std::optional<std::uint32_t> after = {});
   /// To be called for each member that is a parameter server of the running job.
   void saw_parameter_server(MemberId member);
   /// Lowers the target when a parameter server is lost, which cannot be replaced. `members`: all
@@ -30,6 +32,8 @@ class ServerTarget {
                                    std::uint32_t left);
 
   [[nodiscard]] std::uint32_t workers() const;
+  /// The number of workers for a later coordinator of the job, which knows of no exchange.
+  [[nodiscard]] std::uint32_t lasting_workers() const;
   /// Workers, and parameter servers with processes of their own.
   [[nodiscard]] std::uint32_t for_training() const;
   /// The same, and evaluators that use the workers' offers.
@@ -40,8 +44,9 @@ class ServerTarget {
   const std::uint32_t evaluators_;
   mutable std::mutex mutex_;
   std::uint32_t workers_;
-  std::uint32_t servers_;            // in addition to workers
-  std::set<MemberId> servers_seen_;  // lost ones, too
+  std::optional<std::uint32_t> workers_after_;  // the exchange that is under way
+  std::uint32_t servers_;                       // in addition to workers
+  std::set<MemberId> servers_seen_;             // lost ones, too
 };
 
 }  // namespace mayfly::engine

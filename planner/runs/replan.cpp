@@ -132,7 +132,7 @@ void Replanner::act(Instant now, const ReplanFacts& facts, ReplanEffects& effect
   }
   const Change change = effects.proposal->change;
   if (change == Change::kOther) {
-    workers_after_exchange_ = facts.wanted;
+    workers_after_exchange_ = effects.workers_after = facts.wanted;
   }
   effects.workers = change == Change::kFewer ? facts.wanted - 1 : facts.wanted + 1;
   rests_until_ = now + kRest * options_.every;

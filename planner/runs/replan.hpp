@@ -60,6 +60,8 @@ struct Proposal {
 struct ReplanEffects {
   std::optional<Proposal> proposal;      ///< a new one, for records
   std::optional<std::uint32_t> workers;  ///< the new target of workers
+  /// The target that follows `workers` when the exchange that begins is over.
+  std::optional<std::uint32_t> workers_after;
 };
 
 /// Proposes a change if the central 90 % of its gain is above 0, and the gain is at least 2 % of

@@ -30,6 +30,15 @@ TEST(ServerTarget, CountsWorkersServersAndEvaluators) {
   EXPECT_EQ(target.all(), 6U);
 }
 
+TEST(ServerTarget, AServerThatIsAddedForAnExchangeIsNotWantedForEver) {
+  ServerTarget target(config_with_servers(0), 2);
+  target.set_workers(3, 2);
+  EXPECT_EQ(target.workers(), 3U);
+  EXPECT_EQ(target.lasting_workers(), 2U) << "the coordinator may be lost before the exchange ends";
+  target.set_workers(5);  // by a user
+  EXPECT_EQ(target.lasting_workers(), 5U);
+}
+
 TEST(ServerTarget, LeavesOutEvaluatorsWithOffersOfTheirOwn) {
   JobConfig config = config_with_servers(0);
   config.sync.clear();

@@ -49,6 +49,7 @@ class SimulatedJob {
     }
     if (effects.workers) {
       scaled.push_back(*effects.workers);
+      after = effects.workers_after;
       scale(*effects.workers);
     }
   }
@@ -87,6 +88,7 @@ class SimulatedJob {
   RandomStream random{CounterRandom(5)};
   std::vector<Proposal> proposals;
   std::vector<std::uint32_t> scaled;
+  std::optional<std::uint32_t> after;  // the last change
 };
 
 ReplanOptions up_to(std::uint32_t workers, bool acts = false) {
@@ -145,6 +147,7 @@ TEST(Replanner, ATargetThatIsSetDuringAnExchangeHolds) {
     ASSERT_EQ(job.proposals.size(), 1u);
     ASSERT_EQ(job.proposals[0].change, Change::kOther);
     ASSERT_EQ(job.scaled, std::vector<std::uint32_t>{3});
+    EXPECT_EQ(job.after, 2U);
     job.scale(workers);  // by a user
     job.run(8);
     EXPECT_EQ(job.scaled, std::vector<std::uint32_t>{3}) << workers;
