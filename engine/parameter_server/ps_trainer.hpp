@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/net/wake_up.hpp"
+#include "base/result.hpp"
 #include "collectives/group_engine.hpp"
 #include "collectives/parameter_server/core/worker_flow.hpp"
 #include "collectives/parameter_server/shard_clients.hpp"
@@ -83,10 +84,11 @@ class PsTrainer {
   [[nodiscard]] bool compute_slice(const MicrobatchSlice& slice);
   [[nodiscard]] bool may_diverge(std::uint64_t slice) const;
   [[nodiscard]] parameter_server::PushFacts facts_of(const MicrobatchSlice& slice) const;
-  /// The state of all shards, if it is of one version and between two steps. Returns nothing also
-  /// if a shard may be lost: a new view has begun while this worker was not ordered to leave, or no
-  /// part of a state has arrived for a minute.
-  [[nodiscard]] std::optional<nn::ModelState> fetch_state();
+  /// The state of all shards, if it is of one version and between two steps. An error also if a
+  /// shard may be lost: a new view has begun while this worker was not ordered to leave, or no part
+  /// of a state has arrived for a minute.
+  [[nodiscard]] Result<nn::ModelState> fetch_state();
+  void save_last_state();
   void snapshot(const parameter_server::flow::Snapshot& action);
   void evaluate(const nn::ModelState& state);
   void finish();

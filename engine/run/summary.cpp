@@ -122,8 +122,10 @@ std::optional<std::string> unsaved_state(const RunHistory& history, const std::s
         "the checkpoint of step {} did not reach {}: it exists only where its worker wrote it, {}",
         last, run_dir, history.last_checkpoint);
   }
-  return fmt::format("the last state is lost: no process has written a checkpoint of step {}",
-                     last);
+  const std::uint64_t saved = found.ok() ? value(found.value().info.committed) : 0;
+  return fmt::format(
+      "the last state is lost: no process has written a checkpoint of step {}, and {}", last,
+      saved > 0 ? fmt::format("the newest one is of step {}", saved) : "there is no earlier one");
 }
 
 }  // namespace mayfly::engine

@@ -154,7 +154,10 @@ TEST_F(JobProgressTest, AStateIsSavedByACheckpointOfItsStep) {
   JobProgress progress(job_, {});
   EXPECT_FALSE(progress.unsaved_state().has_value()) << "nothing was computed";
   commit(progress, 1, 2);
-  EXPECT_TRUE(progress.unsaved_state().has_value());
+  EXPECT_EQ(
+      progress.unsaved_state(),
+      "the last state is lost: no process has written a checkpoint of step 2, and there is no "
+      "earlier one");
   EXPECT_TRUE(progress.checkpointed({2, false, "no space"}));
   EXPECT_EQ(progress.unsaved_state(), "the last state is lost: no space");
   progress.received(received(2));

@@ -72,11 +72,12 @@ bool becomes_true(const std::function<bool()>& holds) {
 /// A worker with one compute thread, without a coordinator.
 class Worker {
  public:
-  explicit Worker(const std::function<Duration(const ComputePool&)>& delay)
-      : job_(prepare_job(job_of_two_slices()).value()),
+  explicit Worker(const std::function<Duration(const ComputePool&)>& delay,
+                  const JobConfig& config = job_of_two_slices())
+      : job_(prepare_job(config).value()),
         layout_(layout_of(job_->model)),
         start_(starting_state(*job_, layout_).value()),
-        loader_(datasets::make_loader(job_->data, loading())),
+        loader_(datasets::make_loader(job_->data, loading(config))),
         pool_(ComputePool::start(*job_, layout_, *loader_, nullptr, 1).value()),
         checkpoints_(
             *job_, "none are written", [](const CheckpointRecord&) {}, nullptr),
@@ -96,8 +97,8 @@ class Worker {
   void begin() {
     thread_ = std::thread([this] { (void)trainer_.run(); });
   }
-  void leave() {
-    trainer_.link().leave(order_to_leave());
+  void leave(const elastic::member_effect::Leave& order = order_to_leave()) {
+    trainer_.link().leave(order);
     thread_.join();
   }
   [[nodiscard]] PsLink& link() { return trainer_.link(); }
@@ -108,8 +109,7 @@ class Worker {
   [[nodiscard]] const ComputePool& pool() const { return *pool_; }
 
  private:
-  static datasets::LoaderOptions loading() {
-    const JobConfig config = job_of_two_slices();
+  static datasets::LoaderOptions loading(const JobConfig& config) {
     datasets::LoaderOptions options;
     options.global_batch = config.global_batch;
     options.microbatch = config.microbatch;
@@ -134,6 +134,36 @@ Duration no_delay(const ComputePool& /*pool*/) {
   return {};
 }
 
+/// A server of a job of one server, without a coordinator.
+class OneServer {
+ public:
+  explicit OneServer(const Worker& worker)
+      : server_(
+            PsServer::start(worker.job(), worker.layout(), worker.initial(), {0, false}).value()),
+        link_(client_, Step{0}, Step{4}, hooks()) {
+    server_->join(client_, link_);
+  }
+  /// The first view, which has this server.
+  elastic::View run_view_with(const elastic::ViewMember& worker) {
+    const elastic::View view = view_of(1, {worker, {kServer, server_->address(), {}, 0, 0, {}}});
+    link_.run_view(view);
+    return view;
+  }
+  void finish() { server_->finish(order_to_leave()); }
+
+ private:
+  PsLink::Hooks hooks() {
+    PsLink::Hooks hooks;
+    hooks.on_view = [this](const elastic::View& view) { server_->meet(view); };
+    hooks.on_leave = [] {};
+    return hooks;
+  }
+
+  test_support::SilentClient client_{kServer};
+  const std::unique_ptr<PsServer> server_;
+  PsLink link_;
+};
+
 // The rest of a gradient may still be sent after the order to leave, when the worker fetches the
 // state for a checkpoint: the shard would apply it.
 TEST(PsTrainer, ChangesNoGradientThatIsBeingSentWhenItHasToLeave) {
@@ -146,25 +176,53 @@ TEST(PsTrainer, ChangesNoGradientThatIsBeingSentWhenItHasToLeave) {
     pushes.notify_all();
     return seconds(3600);
   });
-  Result<std::unique_ptr<PsServer>> made =
-      PsServer::start(worker.job(), worker.layout(), worker.initial(), {0, false});
-  ASSERT_TRUE(made.ok()) << made.error().detail;
-  PsServer& server = *made.value();
-  test_support::SilentClient server_client(kServer);
-  PsLink::Hooks hooks;
-  hooks.on_view = [&](const elastic::View& view) { server.meet(view); };
-  hooks.on_leave = [] {};
-  PsLink server_link(server_client, Step{0}, Step{4}, hooks);
-  server.join(server_client, server_link);
-  const elastic::View view =
-      view_of(1, {worker_with(kWorker), {kServer, server.address(), {}, 0, 0, {}}});
-  server_link.run_view(view);
-  worker.link().run_view(view);
+  OneServer server(worker);
+  worker.link().run_view(server.run_view_with(worker_with(kWorker)));
   worker.begin();
   pushes.wait(false);
   worker.leave();
   EXPECT_EQ(worker.pool().sums().totals().samples, 8) << "the sums of the first slice";
-  server.finish(order_to_leave());
+  server.finish();
+}
+
+// The job is stopped when the server has one of the two slices of a step. It computes the second
+// one when it is ordered to leave.
+TEST(PsTrainer, SaysThatItDoesNotSaveAStateInTheMiddleOfAStep) {
+  JobConfig config = job_of_two_slices();
+  config.sync = "asp";
+  config.slices = 4;  // of one microbatch each
+  std::atomic<bool> is_within_step = false;
+  std::atomic<bool> is_stopped = false;
+  Worker worker(
+      [&](const ComputePool& pool) -> Duration {
+        if (pool.computed().microbatches == 2 && !is_within_step.exchange(true)) {
+          is_within_step.notify_all();
+          is_stopped.wait(false);
+        }
+        return {};
+      },
+      config);
+  OneServer server(worker);
+  worker.link().run_view(server.run_view_with(worker_with(kWorker)));
+  worker.begin();
+  is_within_step.wait(false);
+  elastic::member_effect::Leave stop;
+  stop.reason = elastic::DismissReason::kJobStopped;
+  stop.write_checkpoint = true;
+  std::thread stopping([&] { worker.leave(stop); });
+  ASSERT_TRUE(becomes_true([&] { return worker.link().leave_order().has_value(); }));
+  is_stopped = true;
+  is_stopped.notify_all();
+  stopping.join();
+  ASSERT_EQ(worker.client().reports, 1);
+  const Result<Record> report = decode_record(worker.client().last_report());
+  ASSERT_TRUE(report.ok()) << report.error().detail;
+  const auto* note = std::get_if<NoteRecord>(&report.value());
+  ASSERT_NE(note, nullptr);
+  EXPECT_EQ(note->kind, "state_not_saved");
+  EXPECT_EQ(note->detail,
+            "the job's last state is not saved: the parameter servers have only a part of step 1");
+  server.finish();
 }
 
 TEST(PsTrainer, ReportsLostServersIfTheWorkerThatHadToDoSoIsLost) {

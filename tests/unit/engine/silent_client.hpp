@@ -3,7 +3,9 @@
 // A worker's control connection without a coordinator, for tests of code that uses one.
 
 #include <atomic>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "elastic/net/member_client.hpp"
 
@@ -23,7 +25,17 @@ class SilentClient final : public elastic::MemberClient {
   }
   void send_progress(const elastic::Progress& /*progress*/) override {}
   using MemberClient::send_report;
-  void send_report(Bytes /*payload*/, Instant /*happened*/) override { ++reports; }
+  void send_report(Bytes payload, Instant /*happened*/) override {
+    {
+      const std::lock_guard lock(mutex_);
+      last_report_ = std::move(payload);
+    }
+    ++reports;
+  }
+  [[nodiscard]] Bytes last_report() const {
+    const std::lock_guard lock(mutex_);
+    return last_report_;
+  }
   Result<void> store_set(ViewId /*view*/, const std::string& /*key*/, ByteSpan /*v*/) override {
     ++store_writes;
     return {};
@@ -40,6 +52,8 @@ class SilentClient final : public elastic::MemberClient {
 
  private:
   const MemberId id_;
+  mutable std::mutex mutex_;
+  Bytes last_report_;  // guarded by mutex_
 };
 
 }  // namespace mayfly::test_support
