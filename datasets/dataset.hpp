@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,6 +71,9 @@ struct DatasetPair {
   std::shared_ptr<PeerStores> peers;  ///< of OpenOptions::store_host; null = none. Also the set's
 };
 
+/// True once the process should end instead of going on with long work; any thread.
+using CalledOff = std::function<bool()>;
+
 struct OpenOptions {
   bool skip_corrupt = false;  ///< skip unusable images and name them, instead of failing
   /// Input resolution in pixels; 0 = the images' own size if all have one small size.
@@ -85,6 +89,9 @@ struct OpenOptions {
   bool store_is_unshared = false;  ///< no other process shares the store
   /// With a store: the interface at which other hosts ask for its images; empty = they cannot.
   std::string store_host{};
+  /// Whether the process should end instead: reading all headers, decoding, or waiting for another
+  /// process that does so may take long. Any thread; empty = never.
+  CalledOff is_called_off{};
 };
 
 /// Opens `spec`: a folder with CIFAR-10 or CIFAR-100 binary files (also inside the official
@@ -92,7 +99,7 @@ struct OpenOptions {
 /// .tar.xz), or "procedural[:SAMPLES]". The images of a folder or tar are decoded at once if all
 /// are squares of image_size (of up to 64 pixels if that is 0), otherwise each time they are read.
 /// Errors name the file, what was expected and what was found; skipped images are a warning in the
-/// log.
+/// log. kAborted if it was called off.
 [[nodiscard]] Result<DatasetPair> open_dataset(const std::string& spec, const OpenOptions& options);
 
 /// Checks whether open_dataset() would find a data set in the folder or file `spec`, from names,

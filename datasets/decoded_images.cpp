@@ -279,7 +279,7 @@ DatasetPair pair_from(const Header& header, std::shared_ptr<const void> owner,
 }  // namespace
 
 Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, bool skip_corrupt,
-                            const Digest& key) {
+                            const Digest& key, const std::function<bool()>& is_called_off) {
   ENSURE(!measured.images.empty(), "a set has images");
   Header header;
   header.classes = std::move(measured.class_names);
@@ -287,6 +287,9 @@ Result<Bytes> decode_images(const std::string& source, MeasuredImages measured, 
   header.left_out = std::move(measured.left_out);
   BlockBuilder builder(source, measured.images.size(), std::move(header));
   for (EncodedImage& image : measured.images) {
+    if (is_called_off && is_called_off()) {
+      return called_off();
+    }
     const Result<void> added = builder.add(image);
     if (!added.ok()) {
       if (added.error().code != Errc::kCorrupt || !skip_corrupt) {

@@ -23,9 +23,10 @@ inline constexpr std::size_t kDecodedBytesMax = std::size_t{16} << 30;
 /// Decodes all images, which have one square size from 4 to 1024. `source` is for messages. With
 /// skip_corrupt, corrupt images are skipped and noted; otherwise the first one is an error that
 /// names it. Each image's content is freed as soon as it is decoded. `key` identifies the source
-/// (folder_key or tar_key).
+/// (folder_key or tar_key). kAborted if `is_called_off` (empty = never) returned true.
 [[nodiscard]] Result<Bytes> decode_images(const std::string& source, MeasuredImages measured,
-                                          bool skip_corrupt, const Digest& key);
+                                          bool skip_corrupt, const Digest& key,
+                                          const std::function<bool()>& is_called_off = {});
 
 /// Makes a data set of a block. The block's hash is checked; kCorrupt if it is truncated or
 /// damaged, or belongs to another key. `owner` keeps `block` alive.

@@ -185,7 +185,8 @@ bool can_skip(const Error& problem) {
 
 // Measures all images; unusable ones have no size afterwards. Returns the first problem, in the
 // order of the images, that skip_corrupt does not cover.
-Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages& images) {
+Problem measure_all(const std::string& source, bool skip_corrupt,
+                    const std::function<bool()>& is_called_off, EncodedImages& images) {
   std::atomic<std::size_t> next{0};
   std::vector<std::pair<std::size_t, Problem>> found;
   const std::size_t count =
@@ -194,6 +195,10 @@ Problem measure_all(const std::string& source, bool skip_corrupt, EncodedImages&
   const auto work = [&](std::pair<std::size_t, Problem>& first) {
     Bytes buffer;
     for (std::size_t begin; (begin = next.fetch_add(kChunk)) < images.size();) {
+      if (is_called_off && is_called_off()) {
+        first = {0, called_off()};
+        return;
+      }
       for (std::size_t i = begin; i < std::min(begin + kChunk, images.size()); ++i) {
         Problem problem = measure(source, images[i], buffer);
         if (problem && i < first.first && !(skip_corrupt && can_skip(*problem))) {
@@ -311,6 +316,10 @@ Error lost_link(const std::string& path) {
   return {Errc::kNotFound, path + " is a link without a target: restore its target, or remove it"};
 }
 
+Error called_off() {
+  return {Errc::kAborted, "the worker was asked to leave while it opened its data set"};
+}
+
 Result<void> arrange_images(const std::string& source, EncodedImages& images) {
   std::sort(images.begin(), images.end(),
             [](const EncodedImage& a, const EncodedImage& b) { return sort_key(a) < sort_key(b); });
@@ -394,7 +403,8 @@ Result<Digest> tar_key(const std::string& path) {
 }
 
 Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
-                                      bool skip_corrupt, const std::string& cache_file) {
+                                      bool skip_corrupt, const std::string& cache_file,
+                                      const std::function<bool()>& is_called_off) {
   if (images.size() > kImagesMax) {
     return Error{Errc::kInvalidInput, source + " has more than 2^32 images"};
   }
@@ -402,7 +412,7 @@ Result<MeasuredImages> measure_images(const std::string& source, EncodedImages i
   measured.class_names = class_names_of(images);
   measured.images = std::move(images);
   if (cache_file.empty() || !load_sizes(cache_file, measured.images)) {
-    if (Problem problem = measure_all(source, skip_corrupt, measured.images)) {
+    if (Problem problem = measure_all(source, skip_corrupt, is_called_off, measured.images)) {
       return *std::move(problem);
     }
     if (!cache_file.empty()) {

@@ -4,6 +4,7 @@
 // they are decoded. The header of each is read once, to find out which images are usable and how
 // large they are.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,9 @@ using EncodedImages = std::vector<EncodedImage>;
 /// The error (kNotFound) for such a link in a folder whose target does not exist.
 [[nodiscard]] Error lost_link(const std::string& path);
 
+/// The error (kAborted) of a process that was asked to end while it opened a data set.
+[[nodiscard]] Error called_off();
+
 /// Sorts the images. kInvalidInput if there is no training or no test image, if a name occurs
 /// twice, if a test class has no training images, or if there are more than 65,536 classes.
 /// `source` is for messages.
@@ -93,9 +97,10 @@ struct MeasuredImages {
 /// channels) is an error that names it; with skip_corrupt unusable images are skipped and noted.
 /// kCorrupt if no training or no test image is left. `cache_file`, unless empty, stores the result
 /// for the next time; the caller chooses a name that is unique for these images and skip_corrupt.
-[[nodiscard]] Result<MeasuredImages> measure_images(const std::string& source, EncodedImages images,
-                                                    bool skip_corrupt,
-                                                    const std::string& cache_file);
+/// kAborted if `is_called_off` (any thread; empty = never) returned true.
+[[nodiscard]] Result<MeasuredImages> measure_images(
+    const std::string& source, EncodedImages images, bool skip_corrupt,
+    const std::string& cache_file, const std::function<bool()>& is_called_off = {});
 
 /// Removes images with a side below `side_min` pixels from the set if skip_corrupt is set;
 /// otherwise the first one is an error that names it.

@@ -39,6 +39,7 @@ constexpr int kDecodedSideMin = 4;
 constexpr int kDecodedSideMax = 1024;
 constexpr int kEncodedSideMin = 8;
 constexpr Duration kOthersWorkMost = seconds(24 * 3600);  // that a process waits for
+constexpr Duration kLookAgainAfter = seconds(1);
 
 using ImageReader = std::function<Result<EncodedImages>()>;
 
@@ -112,7 +113,8 @@ std::optional<DatasetPair> open_kept_set(const Request& request) {
 
 Result<DatasetPair> decode_once(const Request& request, MeasuredImages measured) {
   Result<Bytes> block =
-      decode_images(request.source, std::move(measured), request.options.skip_corrupt, request.key);
+      decode_images(request.source, std::move(measured), request.options.skip_corrupt, request.key,
+                    request.options.is_called_off);
   if (!block.ok()) {
     return std::move(block).error();
   }
@@ -216,9 +218,28 @@ Result<DatasetPair> open_listed(const Request& request) {
   TRY_ASSIGN(EncodedImages images, request.read_images());
   TRY_ASSIGN(MeasuredImages measured,
              measure_images(request.source, std::move(images), request.options.skip_corrupt,
-                            request.cached_sizes));
+                            request.cached_sizes, request.options.is_called_off));
   return suits_decoding(measured, request.options) ? decode_once(request, std::move(measured))
                                                    : keep_encoded(request, std::move(measured));
+}
+
+/// The lock that a process holds while it measures and decodes, so that the workers of one host do
+/// not all do the same work.
+Result<LockFile> take_in_turn(const std::string& path, const OpenOptions& options) {
+  const Instant begun = monotonic_now();
+  for (bool is_first = true;; is_first = false) {
+    Result<LockFile> lock = LockFile::take(path, kLookAgainAfter);
+    const bool is_taken = !lock.ok() && lock.error().code == Errc::kRefused;
+    if (!is_taken || monotonic_now() - begun > kOthersWorkMost) {
+      return lock;
+    }
+    if (options.is_called_off && options.is_called_off()) {
+      return called_off();
+    }
+    if (is_first) {
+      log::info("waiting for another process that opens these images: " + lock.error().detail);
+    }
+  }
 }
 
 /// Removes files of processes that were killed while they wrote: gigabytes, under names that no
@@ -250,12 +271,13 @@ Result<DatasetPair> open_with_cache(const std::string& source, ImageReader read_
   }
   const std::string stem =
       (std::filesystem::path(options.cache_dir) / ("images-" + to_string(request.key))).string();
-  // While a process measures and decodes, so that the workers of one host do not all do the same
-  // work. A failure to lock is no error: the work is then done twice, and the last rename
-  // determines the file.
-  const Result<LockFile> lock = LockFile::take(stem + ".lock", kOthersWorkMost);
+  // A failure to lock is no error: the work is then done twice, and the last rename determines the
+  // file.
+  const Result<LockFile> lock = take_in_turn(stem + ".lock", options);
   if (lock.ok()) {
     remove_torn(stem);
+  } else if (lock.error().code == Errc::kAborted) {
+    return lock.error();
   }
   request.cached_set = stem + ".bin";
   request.cached_sizes = stem + ".sizes";

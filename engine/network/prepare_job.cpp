@@ -87,7 +87,8 @@ Result<void> note_initial_weights(Job& job) {
   return {};
 }
 
-Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use) {
+Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use,
+                                        const datasets::CalledOff& is_called_off) {
   constexpr int kAnyClasses = 2;
   TRY_ASSIGN(const auto usual, nn::make_model(config.model, kAnyClasses));
   datasets::OpenOptions options;
@@ -96,6 +97,7 @@ Result<datasets::DatasetPair> open_data(const JobConfig& config, DataUse use) {
   options.usual_image_size = usual.image_size;
   options.seed = config.seed;
   options.cache_dir = config.cache_dir;
+  options.is_called_off = is_called_off;
   options.store_bytes = use == DataUse::kTraining ? bytes_in(config.store).value_or(0) : 0;
   if (use == DataUse::kTraining && config.store_peers) {
     TRY_ASSIGN(options.store_host, listening_host(config.bind_host));
@@ -171,7 +173,7 @@ void derive_rest(Job& job) {
 Result<TestSet> open_test_set(const JobConfig& config) {
   TRY(nn::cpu::select_isa(config.isa));
   TRY(nn::cpu::select_conv_kernels(config.conv_kernels));
-  TRY_ASSIGN(datasets::DatasetPair data, open_data(config, DataUse::kFacts));
+  TRY_ASSIGN(datasets::DatasetPair data, open_data(config, DataUse::kFacts, {}));
   TRY_ASSIGN(nn::Model model, nn::make_model(config.model, data.classes, data.test->image_size()));
   return TestSet{std::move(model), std::move(data)};
 }
@@ -211,7 +213,8 @@ Result<void> complete_job(Job& job, JobFacts facts) {
   return {};
 }
 
-Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config, DataUse use) {
+Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config, DataUse use,
+                                         const datasets::CalledOff& is_called_off) {
   if (is_program(config)) {
     return Error{Errc::kNotFound,
                  "the workers of this job are programs of the user's own: start such a program, "
@@ -223,7 +226,7 @@ Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config, DataUse use) {
   }
   Job& job = *begun.value();
   TRY(fix_arithmetic(job));
-  TRY_ASSIGN(auto data, open_data(config, use));
+  TRY_ASSIGN(auto data, open_data(config, use, is_called_off));
   note_data(job, std::move(data));
   TRY(derive_model(job));
   derive_rest(job);

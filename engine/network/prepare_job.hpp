@@ -18,9 +18,12 @@ enum class DataUse { kFacts, kTraining };
 /// Opens the data, builds the model for its images, and derives the rest. In `config` of the result
 /// init_from is the folder to which "latest" resolves now. The process joins the host's store of
 /// images only with kTraining. Also fixes the process's instruction set and convolution kernels
-/// (nn::cpu::select_isa, select_conv_kernels). The user can correct all errors: exit code 2.
-[[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(const JobConfig& config,
-                                                       DataUse use = DataUse::kFacts);
+/// (nn::cpu::select_isa, select_conv_kernels). The user can correct all errors: exit code 2; but
+/// kAborted if `is_called_off` (any thread; empty = never) returned true while the data were
+/// opened.
+[[nodiscard]] Result<std::unique_ptr<Job>> prepare_job(
+    const JobConfig& config, DataUse use = DataUse::kFacts,
+    const datasets::CalledOff& is_called_off = {});
 
 /// The network and the data set with which the job's checkpoints are evaluated.
 struct TestSet {

@@ -198,7 +198,7 @@ Result<void> move_sums_to_device(const JobConfig& config, WorkerParts& parts) {
   return {};
 }
 
-Result<void> build(const JobConfig& config, WorkerParts& parts) {
+Result<void> build(const JobConfig& config, const LeaveSignals& signals, WorkerParts& parts) {
   TRY(plan_slowness(config, parts));
   if (config.resident_mib > 0) {
     TRY(occupy_memory(std::size_t{config.resident_mib} << 20));
@@ -209,7 +209,8 @@ Result<void> build(const JobConfig& config, WorkerParts& parts) {
   }
   parts.reach =
       std::make_unique<PeerReach>(uses_parameter_servers(config) ? kServerReach : kWorkerReach);
-  TRY_ASSIGN(parts.job, prepare_job(config, DataUse::kTraining));
+  TRY_ASSIGN(parts.job,
+             prepare_job(config, DataUse::kTraining, [&signals] { return signals.asked(); }));
   parts.layout = std::make_unique<ReductionLayout>(
       layout_of(parts.job->model, parts.job->bucket_size.elements));
   if (config.ledger) {
@@ -362,7 +363,8 @@ std::string address_of(const WorkerParts& parts, const PsServer* server) {
   return parts.transport != nullptr ? parts.transport->address() : kPsWorkerAddress;
 }
 
-int code_without_data(const Error& why) {
+int code_without_data(const Error& why, LeaveSignals& signals) {
+  signals.has_left();
   if (why.code == Errc::kAborted) {
     log::info(why.detail);
     return kExitDone;  // as after a planned leave
@@ -465,8 +467,7 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   LeaveSignals signals(config.launched, notice.value());
   const Result<void> fetched = fetch_data(config, [&signals] { return signals.asked(); });
   if (!fetched.ok()) {
-    signals.has_left();
-    return code_without_data(fetched.error());
+    return code_without_data(fetched.error(), signals);
   }
   if (config.evaluator || config.ps_server) {
     const int code = config.evaluator ? run_evaluator(config, signals)
@@ -478,8 +479,8 @@ int run_worker(const JobConfig& requested, std::unique_ptr<elastic::Sentinel> se
   if (sentinel != nullptr) {
     parts.board = &sentinel->board();
   }
-  if (Result<void> built = build(config, parts); !built.ok()) {
-    return fail(built.error(), kExitUsage);
+  if (Result<void> built = build(config, signals, parts); !built.ok()) {
+    return code_without_data(built.error(), signals);
   }
   Result<StartingState> start = fresh_state(parts, config.launched);
   if (!start.ok()) {

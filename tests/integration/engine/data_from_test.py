@@ -3,6 +3,7 @@
 leave meanwhile, one line gives the reason and no files are left behind.
 Method: workers with cache folders of their own, and a --data that only the coordinator has.
 """
+import fcntl
 import http.server
 import os
 import shutil
@@ -209,6 +210,21 @@ def leaves_while_a_command_runs():
     job.remove()
 
 
+def leaves_while_another_one_opens_the_images():
+    job = Job("coordinator")
+    job.wait_for_line(job.worker("a"), "joined ")
+    lock, = (name for name in os.listdir(job.cache("a"))
+             if name.startswith("images-") and name.endswith(".lock"))
+    with open(os.path.join(job.cache("a"), lock), "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        second = job.worker("a")
+        job.wait_for_line(second, "waiting for another process that opens these images")
+        expect_leaves(second)
+    job.worker("a")
+    job.finish()
+    job.remove()
+
+
 def coordinator_is_lost():
     job = Job("coordinator")
     with open(os.path.join(job.folder, "train", "large"), "wb") as large:
@@ -232,4 +248,5 @@ if __name__ == "__main__":
         from_coordinator, tar_of_coordinator, once_for_a_host, from_a_folder, by_a_command,
         from_a_url, refused, a_wrong_source_is_repaired,
         command_of_a_killed_worker_writes_on, leaves_while_a_command_runs,
+        leaves_while_another_one_opens_the_images,
         coordinator_is_lost)}))

@@ -1,8 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
+#include "base/file.hpp"
+#include "base/lock_file.hpp"
 #include "datasets/dataset.hpp"
+#include "tests/unit/datasets/image_files.hpp"
 #include "tests/unit/datasets/temporary_folder.hpp"
 
 namespace mayfly::datasets {
@@ -85,6 +90,37 @@ TEST(FilesOfDataset, AnImageThatIsALinkToNothingIsNotLeftOut) {
     EXPECT_EQ(files.error().code, Errc::kNotFound);
     EXPECT_NE(files.error().detail.find(link), std::string::npos) << files.error().detail;
   }
+}
+
+// Goal: a worker that is asked to leave while it opens a large data set ends soon, also while it
+// waits for another one that opens it. It used to go on to the end, hours later if necessary.
+TEST(OpenDataset, CanBeCalledOff) {
+  const TemporaryFolder folder;
+  Files files;
+  for (const char* name : {"train/cat/1.jpg", "train/dog/1.jpg", "test/cat/1.jpg"}) {
+    files[name] = jpeg(8, 8, {1, 2, 3});
+  }
+  write_folder(files, folder / "set");
+  OpenOptions options;
+  options.cache_dir = folder / "cache";
+  int asked = 0;
+  const auto expect_called_off = [&](int from) {
+    asked = 0;
+    options.is_called_off = [&asked, from] { return ++asked > from; };
+    const Result<DatasetPair> opened = open_dataset(folder / "set", options);
+    ASSERT_FALSE(opened.ok()) << from;
+    EXPECT_EQ(opened.error().code, Errc::kAborted) << opened.error().detail;
+  };
+  expect_called_off(0);  // before it measures
+  expect_called_off(1);  // while it decodes
+  std::string lock;
+  for (const std::string& name : names_in(options.cache_dir)) {
+    lock = name.ends_with(".lock") ? options.cache_dir + "/" + name : lock;
+    EXPECT_FALSE(name.ends_with(".bin")) << name;
+  }
+  const Result<LockFile> held = LockFile::take(lock);
+  ASSERT_TRUE(held.ok()) << held.error().detail;
+  expect_called_off(0);  // while it waits
 }
 
 }  // namespace
