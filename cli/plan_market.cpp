@@ -302,8 +302,20 @@ Result<void> read_job(const toml::table& table, MarketFile& file) {
   return reader.finish("[job]");
 }
 
-/// Connects offers with zones by name; a zone without a table of its own has no shocks.
-void connect_zones(MarketFile& file) {
+/// Connects offers with zones by name; a zone without a table of its own has no shocks. A table
+/// that fits no offer would change nothing, and its shocks would be missing from the plan.
+Result<void> connect_zones(MarketFile& file, const std::string& file_name) {
+  for (const planner::ZoneModel& zone : file.zones) {
+    const bool has_offer = std::ranges::any_of(file.offers, [&zone](const MarketOffer& offer) {
+      return offer.model.offer.zone == zone.name;
+    });
+    if (!has_offer) {
+      return Error{Errc::kInvalidInput,
+                   fmt::format("{}: no [[offer]] is in the zone '{}' of a [[zone]]: give an offer "
+                               "zone = \"{}\", or remove the [[zone]]",
+                               file_name, zone.name, zone.name)};
+    }
+  }
   for (MarketOffer& offer : file.offers) {
     const auto found =
         std::ranges::find(file.zones, offer.model.offer.zone, &planner::ZoneModel::name);
@@ -312,6 +324,7 @@ void connect_zones(MarketFile& file) {
       file.zones.push_back({offer.model.offer.zone, {}});
     }
   }
+  return {};
 }
 
 template <typename Use>
@@ -380,7 +393,7 @@ Result<MarketFile> parse_market(const std::string& text, const std::string& file
   }
   const toml::table none;
   TRY(read_job(job != nullptr ? *job->as_table() : none, file));
-  connect_zones(file);
+  TRY(connect_zones(file, file_name));
   return file;
 }
 

@@ -202,6 +202,11 @@ Result<void> check_target(const std::string& path, const engine::JobConfig& conf
       return Error{Errc::kInvalidInput, "--write " + path + ": " + file + " exists already"};
     }
   }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    return Error{Errc::kInvalidInput,
+                 "--write " + path + ": there is no folder " + folder.string()};
+  }
   if (config.cloud_provider.empty()) {
     return Error{Errc::kInvalidInput,
                  "--write needs the provider that the coordinator asks for servers: "

@@ -29,7 +29,8 @@ TEST(MarketTrace, MayHaveCommentsAndCountFromAnyTime) {
   const test_support::TemporaryFolder folder;
   const auto zones_of = [&](const std::string& trace) {
     std::ofstream(folder / "t.csv") << trace;
-    return parse_market("[[zone]]\nname = \"z\"\ntrace = \"t.csv\"\n", "m.toml", folder.path());
+    return parse_market("[[zone]]\nname = \"z\"\ntrace = \"t.csv\"\n[[offer]]\nzone = \"z\"\n",
+                        "m.toml", folder.path());
   };
   const Result<MarketFile> read = zones_of(
       "# of zone z, times since 1970\n1700000000000,add,n1\n1700000000000,add,n2\n"
@@ -41,6 +42,13 @@ TEST(MarketTrace, MayHaveCommentsAndCountFromAnyTime) {
   EXPECT_EQ(blocks[1][0].at_s, 400);
   EXPECT_THAT(zones_of("0,add,a\n1e15,remove,a\n").error().detail,
               HasSubstr("the trace t.csv has more than 1000000 blocks of 1 h"));
+}
+
+TEST(MarketZones, OfNoOfferAreRefused) {
+  const Result<MarketFile> read = parse_market(
+      "[[zone]]\nname = \"us-west1-b\"\nshare = 0.4\n[[offer]]\nzone = \"us-west1-a\"\n", "m.toml",
+      "");
+  EXPECT_THAT(read.error().detail, HasSubstr("no [[offer]] is in the zone 'us-west1-b'"));
 }
 
 }  // namespace

@@ -156,6 +156,8 @@ TEST_F(PlanTest, JobFileIsOneThatTheCoordinatorTakes) {
   EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path}), 2);
   EXPECT_THAT(err(), HasSubstr("job.plan.json exists already"));
   EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_EQ(plan_with({"--cloud-provider", "local", "--write", path + "/job.toml"}), 2);
+  EXPECT_THAT(err(), HasSubstr("there is no folder " + path));
 }
 
 TEST_F(PlanTest, JobFileHasTheCompositionOfTheChosenRow) {
