@@ -111,7 +111,7 @@ Result<std::string> ask(const std::string& verb, const std::string& argument,
       link.endpoint, link.token, elastic::Command{verb, argument}, timeout);
   if (!reply.ok()) {
     const std::string advice =
-        link.run_dir.empty() ? "; the job or its coordinator has ended"
+        link.run_dir.empty() ? "; its coordinator has ended, or cannot be reached from here"
                              : "; if the coordinator of " + link.run_dir +
                                    " was killed, docs/runs.md explains how to continue the run";
     return Error{Errc::kRefused, verb + ": " + reply.error().detail + advice};

@@ -75,7 +75,9 @@ TEST_F(OperatorTest, ARefusalAndAnUnreachableJobAreExitCode1) {
   EXPECT_EQ(run({"status", "--run-dir", folder_.path()}), 1);
   EXPECT_THAT(err(), HasSubstr("does not answer; if the coordinator of " + folder_.path()));
   EXPECT_EQ(run({"status", "host:7", "--token-file", token_file_}), 1);
-  EXPECT_THAT(err(), HasSubstr("does not answer; the job or its coordinator has ended"));
+  EXPECT_THAT(
+      err(),
+      HasSubstr("does not answer; its coordinator has ended, or cannot be reached from here"));
 }
 
 TEST_F(OperatorTest, AJobThatIsNotThereIsExitCode2) {
