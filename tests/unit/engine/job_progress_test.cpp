@@ -175,7 +175,8 @@ TEST_F(JobProgressTest, ACheckpointFromBeforeARestartNoLongerCounts) {
   ASSERT_EQ(progress.last_step(), 4U);
   ASSERT_TRUE(progress.unsaved_state().has_value());
   EXPECT_EQ(progress.unsaved_state(),
-            "the last state is lost: no process has written a checkpoint of step 4");
+            "the last state is lost: no process has written a checkpoint of step 4, and there is "
+            "no earlier one");
   progress.received(received(4));
   EXPECT_FALSE(progress.unsaved_state().has_value());
 }
