@@ -369,7 +369,7 @@ Result<void> pack_own_program(const std::string& output, const BundleContents& c
   if (done.ok()) {
     done = run_to_end({"tar", "--sort=name", "--mtime=@0", "--owner=0", "--group=0",
                        "--numeric-owner", "--mode=u+rwX,go+rX,go-w", "--dereference",
-                       "--use-compress-program=gzip -6n", "-C", parts, "-cf", packed, "mayfly"});
+                       "--use-compress-program=gzip -3n", "-C", parts, "-cf", packed, "mayfly"});
   }
   if (done.ok()) {
     const UniqueFd file(::open(packed.c_str(), O_RDONLY | O_CLOEXEC));
