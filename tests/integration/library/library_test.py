@@ -1249,6 +1249,8 @@ def breaks_at_the_end():
                                      epochs=[], sample_count=0),
                      *2 * [SimpleNamespace(kind=_abi.END, step=3, outcome=_abi.DRAINED)]]
             closed_on_failure = _job.Core.closed_on_failure
+            def __init__(self, job):
+                pass
             def start(self):
                 pass
             def next(self):
